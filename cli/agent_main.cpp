@@ -95,12 +95,14 @@ hvd::Result<int> serve(hvd::launch::AgentOptions options, const OpenSession& ope
   const hvd::SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<hvd::EventLoop> loop, hvd::EventLoop::create(clock));
   hvd::launch::AgentCore* core = nullptr;
-  HVD_TRY(loop->watch_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP}, [&core](int signo) {
+  HVD_TRY(loop->watch_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}, [&core](int signo) {
     if (core == nullptr) {
       return;
     }
     if (signo == SIGCHLD) {
       core->on_child_signal();
+    } else if (signo == SIGUSR1 || signo == SIGUSR2) {
+      core->on_user_signal(signo);
     } else {
       core->on_end_signal(signo);
     }

@@ -17,6 +17,7 @@
 #include "launcher/engines/kubernetes_gang.h"
 #include "launcher/engines/mpirun.h"
 #include "launcher/engines/slurm_gang.h"
+#include "launcher/engines/slurm_notice.h"
 #include "launcher/engines/spark_gang.h"
 #include "launcher/joining/join_calls.h"
 #include "launcher/logs/spdlog_log.h"
@@ -193,13 +194,15 @@ class RestartedJob {
     job_.least_ranks = job_.least_ranks > 0 ? job_.least_ranks : placement_.size;
   }
 
+  [[nodiscard]] bool is_to_be_requeued() const { return is_to_be_requeued_; }
+
   Result<int> run() {
     StartMemory memory{JobRestarts(hosts(), limits()), clock_.now(), 0, {}};
     for (;;) {
       const auto report_by = [&](std::unique_ptr<JobReporter> own, const Placement&) {
         return std::make_unique<RestartReporter>(std::move(own), placement_, clock_, memory);
       };
-      HVD_TRY_ASSIGN(const int code, run_step({job_, placement_, {}, report_by}));
+      HVD_TRY_ASSIGN(const int code, run_step({job_, placement_, {}, report_by, {}, {}, {}, &is_to_be_requeued_}));
       if (!memory.restarts.is_due()) {
         return code == 0 && !memory.restarts.has_kept_all() ? exit_code::kOutputFailed : code;
       }
@@ -279,6 +282,7 @@ class RestartedJob {
   Placement placement_;
   const Duration first_timeout_;
   int stopped_by_ = 0;
+  bool is_to_be_requeued_ = false;
 };
 
 }  // namespace
@@ -306,10 +310,19 @@ Result<int> run_job(const CliOptions& options) {
       log->write(LogLevel::kWarning, notice);
     }
   }
+  bool is_to_be_requeued = false;
+  Result<int> code = 0;
   if (job.fresh.limit > 0) {
-    return RestartedJob(std::move(job), placement).run();
+    RestartedJob restarted(job, placement);
+    code = restarted.run();
+    is_to_be_requeued = restarted.is_to_be_requeued();
+  } else {
+    code = run_step({job, placement, {}, {}, {}, {}, {}, &is_to_be_requeued});
   }
-  return run_step({job, placement, {}, {}});
+  if (is_to_be_requeued) {
+    requeue(job);
+  }
+  return code;
 }
 
 namespace {
@@ -342,7 +355,31 @@ int report_no_gang(const Error& why, int signo) {
                                          : exit_code::kStartFailed;
 }
 
+// A job whose time is over, and not one that its user has cancelled, goes back into Slurm's queue.
+void note_requeue(const JobStep& step, SlurmNotice& notice, Log& log) {
+  if (step.job.requeued_job.empty() || step.is_to_be_requeued == nullptr) {
+    return;
+  }
+  const auto settled = notice.settle();
+  *step.is_to_be_requeued = settled.ok();
+  if (!settled.ok()) {
+    log.write(LogLevel::kWarning, "Slurm's job " + step.job.requeued_job +
+                                      " does not go back into the queue: " + settled.error().message());
+  }
+}
+
 }  // namespace
+
+void requeue(const JobSpec& job) {
+  const auto log = log_of(job, [](std::string_view line) { write_error_line(line); });
+  const std::string who = "Slurm's job " + job.requeued_job;
+  if (const auto done = requeue_slurm_job(job.requeued_job, job.environment); !done.ok()) {
+    log->write(LogLevel::kError, who + " cannot go back into the queue: " + done.error().message() +
+                                     "; is it a batch job, submitted with --requeue?");
+  } else {
+    log->write(LogLevel::kWarning, who + " goes back into the queue, and begins anew when its turn comes");
+  }
+}
 
 Result<int> run_step(const JobStep& step) {
   const JobSpec& job = step.job;
@@ -353,19 +390,26 @@ Result<int> run_step(const JobStep& step) {
   JobRunner* runner = nullptr;
   Gang* gathering = nullptr;
   int signal_while_gathering = 0;
+  std::unique_ptr<Log> log;
+  SlurmNotice notice(*loop, job.requeued_job, job.environment,
+                     [&log](const std::string& line) { log->write(LogLevel::kWarning, line); });
   // Do this first: it blocks the signals before any thread exists that could receive them.
   std::vector<int> signals = without_ignored({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP});
   signals.insert(signals.end(), {SIGCONT, SIGTTIN});
   HVD_TRY(loop->watch_signals(signals, [&](int signo) {
+    const bool is_notice = !job.requeued_job.empty() && (signo == SIGTERM || signo == SIGUSR1);
+    if (is_notice) {
+      notice.ask();
+    }
     if (runner != nullptr) {
       runner->on_signal(signo);
-    } else if (gathering != nullptr && (signo == SIGINT || signo == SIGTERM || signo == SIGHUP)) {
+    } else if (gathering != nullptr && (signo == SIGINT || signo == SIGTERM || signo == SIGHUP || is_notice)) {
       signal_while_gathering = signo;
       gathering->interrupt("hvdrun got " + signal_name(signo));
     }
   }));
   // Diagnostics go between the lines that the ranks print, never inside one.
-  const std::unique_ptr<Log> log = log_of(job, [&runner, &loop, thread = std::this_thread::get_id()](auto line) {
+  log = log_of(job, [&runner, &loop, thread = std::this_thread::get_id()](auto line) {
     if (runner == nullptr) {
       write_error_line(line);
     } else if (std::this_thread::get_id() == thread) {
@@ -381,6 +425,9 @@ Result<int> run_step(const JobStep& step) {
     const auto gathered = gang->gather();
     gathering = nullptr;
     if (!gathered.ok()) {
+      if (signal_while_gathering == SIGTERM || signal_while_gathering == SIGUSR1) {
+        note_requeue(step, notice, *log);
+      }
       return report_no_gang(gathered.error(), signal_while_gathering);
     }
   }
@@ -428,6 +475,9 @@ Result<int> run_step(const JobStep& step) {
     gathering = gang.get();
     gang->finish();
     gathering = nullptr;
+  }
+  if (owner.was_told_to_end()) {
+    note_requeue(step, notice, *log);
   }
   return code;
 }

@@ -79,6 +79,9 @@ class FileJob {
     for (const Nodes which : {Nodes::kThere, Nodes::kLeft, Nodes::kLost}) {
       clean_up(memory, which);
     }
+    if (is_to_be_requeued_) {
+      requeue(job_);
+    }
     return code;
   }
 
@@ -217,7 +220,7 @@ class FileJob {
     words.early_exit = kSetUpFailed;
     words.is_silent = true;
     words.is_per_node = true;
-    return run_step({spec, nodes_, programs, reporter_with(memory, words)});
+    return run_step({spec, nodes_, programs, reporter_with(memory, words), {}, {}, {}, &is_to_be_requeued_});
   }
 
   Result<int> run_ranks(StepMemory& memory, Duration took) {
@@ -247,6 +250,7 @@ class FileJob {
     JobStep step{spec, ranks_, programs, reporter_with(memory, words)};
     step.late_programs = [this, &memory](const Placement& placement, const std::map<int, NodeView>& views, int node,
                                          StartMessage& start) { join(placement, views, node, memory, start); };
+    step.is_to_be_requeued = &is_to_be_requeued_;
     if (observer_ != nullptr) {
       step.host_source = [this](EventLoop& loop) { return observer_->host_source(loop); };
     }
@@ -409,6 +413,7 @@ class FileJob {
   std::set<int> prepared_;  // the nodes on which something is to be cleaned up
   std::string kept_at_;     // empty: no files
   std::vector<JobNodeFacts> facts_;
+  bool is_to_be_requeued_ = false;  // by Slurm, when all is cleaned up
 };
 
 }  // namespace

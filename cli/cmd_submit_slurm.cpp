@@ -45,6 +45,7 @@ Result<void> apply_file(const CliOptions& options, BatchJob& job) {
   const int nodes = flags.nodes > 0 ? flags.nodes : file.value().job.node_count;
   flags.engine = "none";
   flags.nodes = 0;
+  flags.requeue_on_notice = false;  // it is for the job that is not there yet
   flags.job_text = job.text;
   flags.hosts = "node[1-" + std::to_string(nodes) + "]";
   CliOptions meant = options;
@@ -80,6 +81,7 @@ Result<BatchJob> job_of(const CliOptions& options) {
   job.batch.grace = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(flags.grace_s));
   job.batch.is_elastic = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_wait_s ||
                          flags.elastic_restarts.value_or(0) > 0;
+  job.batch.may_begin_anew = job.batch.is_elastic || flags.requeue_on_notice;
   job.batch.options = flags.sbatch;
   job.batch.cwd = std::filesystem::current_path().string();
   return job;

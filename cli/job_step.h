@@ -27,10 +27,16 @@ struct JobStep {
   launch::LateProgramsOf late_programs{};
   // Returns what says which hosts join and leave; empty, or null: what job.discovery says.
   std::function<std::unique_ptr<launch::HostSource>(EventLoop&)> host_source{};
+  // Becomes true when the step has ended because the time of Slurm's job is over, and that may go back into the queue;
+  // null: nobody asks.
+  bool* is_to_be_requeued = nullptr;
 };
 
 // Returns the hosts that a job begins with whose hosts come and go. Signals end this process while it waits for them.
 Result<launch::HostList> await_hosts_of(const launch::JobSpec& job);
+
+// Puts Slurm's job back into its queue, and says so, or why not. Slurm then ends this process.
+void requeue(const launch::JobSpec& job);
 
 // Returns hvdrun's exit code. Its event loop, and everything registered with it, ends when it returns.
 Result<int> run_step(const JobStep& step);

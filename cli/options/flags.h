@@ -63,6 +63,7 @@ struct Flags {
   std::string launcher;             // empty: the default
   std::string engine;               // empty: any that is found
   std::vector<std::string> sbatch;  // further options of sbatch
+  bool requeue_on_notice = false;   // Slurm's job is put back into the queue when a signal ends it
   std::string status_file;          // gets the exit code at the end
   int driver_fd = -1;               // for --launcher spark
   int nodes = 0;                    // this and those below: for --launcher kubernetes

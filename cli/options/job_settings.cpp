@@ -15,6 +15,7 @@
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
 #include "launcher/process/own_process.h"
+#include "launcher/process/spawn.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/rank_limits.h"
 #include "launcher/transport/transport_choice.h"
@@ -254,6 +255,19 @@ Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
   return {};
 }
 
+// The job of Slurm's that is to be put back into its queue is the one in which hvdrun runs, wherever its ranks are.
+Result<void> apply_requeue(const Flags& flags, launch::JobSpec& job) {
+  if (!flags.requeue_on_notice) {
+    return {};
+  }
+  job.requeued_job = launch::value_in(job.environment, "SLURM_JOB_ID");
+  return job.requeued_job.empty()
+             ? Result<void>(Error(Code::kInvalid,
+                                  "--requeue-on-notice is for a batch job of Slurm, and SLURM_JOB_ID is not set; as in "
+                                  "hvdrun submit --engine slurm --requeue-on-notice"))
+             : Result<void>();
+}
+
 // Takes the pods that a manifest has made; who they are is known when they call.
 Result<void> apply_kubernetes(const Flags& flags, launch::JobSpec& job) {
   if (job.launcher != launch::LauncherKind::kKubernetes) {
@@ -483,6 +497,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.environment = own_environment();
   HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
   HVD_TRY(apply_engine(flags, job));
+  HVD_TRY(apply_requeue(flags, job));
   HVD_TRY(apply_kubernetes(flags, job));
   if (flags.job_file.empty() && !job.hosts.empty()) {  // the processes of a job file are not the slots
     HVD_TRY(launch::check_rank_count(job.hosts, job.size, launch::limits_of_this_machine()));

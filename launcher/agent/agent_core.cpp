@@ -366,6 +366,15 @@ void AgentCore::on_end_signal(int signo) {
   on_end(is_guarded ? "it got " + signal_name(signo) : "its guardian was killed");
 }
 
+void AgentCore::on_user_signal(int signo) {
+  const auto last = passed_on_.find(signo);
+  if (last != passed_on_.end() && loop_.now() - last->second < kSameSignal) {
+    return;  // it came to the guardian too, which has passed it on
+  }
+  passed_on_[signo] = loop_.now();
+  ranks_.signal(signo, {});
+}
+
 void AgentCore::on_end(const std::string& why) {
   is_told_to_end_ = true;
   apply(agent_event::EndAsked{why});

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,7 +51,10 @@ class AgentCore {
   // SIGTERM, SIGINT, SIGHUP. An engine ends all agents by these as soon as one rank of MPI aborts; the launcher, who
   // learns from that rank's agent what has happened, then has the first word, and the ranks theirs.
   void on_end_signal(int signo);
-  // The same for another reason: whoever started this agent has no use for it any more.
+  // SIGUSR1, SIGUSR2: passed on to the ranks, as those that hvdrun gets. Slurm's scancel --signal and sbatch --signal
+  // reach the tasks of a step only, and these are the agents.
+  void on_user_signal(int signo);
+  // The same as on_end_signal() for another reason: whoever started this agent has no use for it any more.
   void on_end(const std::string& why);
   // What the launcher has said last; nothing: the session has broken, or was ended by this agent.
   [[nodiscard]] const std::optional<ByeMessage>& bye() const { return bye_; }
@@ -106,7 +110,8 @@ class AgentCore {
   std::optional<ByeMessage> bye_;
   std::string why_over_;
   bool is_told_to_end_ = false;
-  StartMessage start_;  // what the ranks are about to be started with
+  std::map<int, TimePoint> passed_on_;  // when each of the user's signals was last
+  StartMessage start_;                  // what the ranks are about to be started with
   std::array<TimerId, kAgentAlarms> alarms_{};
 };
 

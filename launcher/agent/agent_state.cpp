@@ -17,8 +17,6 @@ constexpr auto kSweepGrace = std::chrono::seconds(1);
 constexpr auto kSweepRetry = std::chrono::milliseconds(50);
 // A process in an uninterruptible call cannot be killed. After this time it is named and left.
 constexpr auto kSweepLimit = std::chrono::seconds(10);
-// Slurm sends a signal to the agent and to its guardian, which passes it on. So what comes within this time is one.
-constexpr auto kSameSignal = std::chrono::milliseconds(500);
 
 void append(std::vector<AgentAction>& actions, std::vector<AgentAction> more) {
   std::move(more.begin(), more.end(), std::back_inserter(actions));

@@ -29,6 +29,9 @@ enum class AgentAlarm : std::uint8_t {
 };
 inline constexpr std::size_t kAgentAlarms = 3;
 
+// Slurm sends a signal to the agent and to its guardian, which passes it on. So what comes within this time is one.
+inline constexpr auto kSameSignal = std::chrono::milliseconds(500);
+
 namespace agent_event {
 
 // ---- from the launcher ----

@@ -79,6 +79,9 @@ int await_agent(pid_t agent, const sigset_t& signals) {
     if (signo == SIGTERM || signo == SIGINT || signo == SIGHUP) {
       ::kill(agent, SIGTERM);
     }
+    if (signo == SIGUSR1 || signo == SIGUSR2) {
+      ::kill(agent, signo);
+    }
     if (signo == SIGCONT && patience.at() != never.at()) {
       patience = Deadline::after(kStoppedLimit);  // all of the job was stopped, as Slurm suspends one
     }
@@ -120,7 +123,7 @@ Result<int> run_guarded(const std::string& base, const std::function<int(const s
   }
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signo : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGCONT}) {
+  for (const int signo : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT}) {
     sigaddset(&signals, signo);
   }
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);

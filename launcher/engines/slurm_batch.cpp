@@ -87,7 +87,7 @@ Result<std::string> batch_script(const SlurmBatch& batch) {
   }
   const auto notice = std::chrono::duration_cast<std::chrono::seconds>(batch.grace + kNoticeBeyondGrace).count();
   HVD_TRY(add("--signal=B:TERM@" + std::to_string(notice)));
-  HVD_TRY(add(batch.is_elastic ? "--requeue" : "--no-requeue"));
+  HVD_TRY(add(batch.may_begin_anew ? "--requeue" : "--no-requeue"));
   if (batch.is_elastic) {
     HVD_TRY(add("--no-kill"));
   }

@@ -16,7 +16,8 @@ struct SlurmBatch {
   int nodes = 0;  // 0: as many as Slurm likes for the ranks
   int ranks = 0;  // 0: one for each GPU that a node gives
   Duration grace = std::chrono::seconds(10);
-  bool is_elastic = false;           // its ranks may be restarted, and so may the whole job
+  bool is_elastic = false;           // its ranks go on without a node
+  bool may_begin_anew = false;       // Slurm may put it back into the queue
   std::string cwd;                   // where hvdrun runs
   std::string output;                // the file that it prints to
   std::vector<std::string> options;  // further options of sbatch, as "--partition=gpu"

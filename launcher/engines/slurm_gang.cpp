@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launcher/engines/slurm.h"
+#include "launcher/engines/slurm_notice.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
@@ -45,7 +46,8 @@ Result<void> SlurmGang::start(const JobSpec& job) {
   tell("Slurm's job " + job.engine_job + ": " + counted(wanted_.nodes.size(), "node") + " (" +
        (first == last ? first : first + " to " + last) + "), " +
        (slots_are_gpus_ ? std::string("a rank for each GPU, and one where there is none; -np says how many")
-                        : counted(static_cast<std::size_t>(wanted_.size), "rank") + " (" + job.slots_from + ")"));
+                        : counted(static_cast<std::size_t>(wanted_.size), "rank") + " (" + job.slots_from + ")") +
+       slurm_end_text(job.environment, std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
   srun_ = std::make_unique<Engine>(loop(), srun_command(wanted_, options, place(), calls.key()));
   Engine::Handlers handlers;
   handlers.on_line = [this](const std::string& line) {

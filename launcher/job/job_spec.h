@@ -127,10 +127,11 @@ struct JobSpec {
   bool slots_are_gpus = false;  // kSlurm, kKubernetes: a node gets as many ranks as it has GPUs, which its agent counts
   std::string engine_job;       // kSlurm: the number of its job, and what its slots follow from
   std::string slots_from;
-  std::string allocation;                 // what is said of the hosts that a batch system has given; empty: nothing
-  int agent_port = 0;                     // kKubernetes: where the agents call
-  std::string key_file;                   // kKubernetes: the key that they prove to have
-  int driver_fd = -1;                     // kSpark: leads to the program that starts the tasks (run/driver_pipe.h)
+  std::string requeued_job;  // Slurm's job, put back into its queue when a signal says that its time is over; or empty
+  std::string allocation;    // what is said of the hosts that a batch system has given; empty: nothing
+  int agent_port = 0;        // kKubernetes: where the agents call
+  std::string key_file;      // kKubernetes: the key that they prove to have
+  int driver_fd = -1;        // kSpark: leads to the program that starts the tasks (run/driver_pipe.h)
   std::vector<std::string> mpi_args;      // further arguments for mpirun
   std::vector<std::string> binding_args;  // the arguments by which mpirun binds ranks; empty: it does not
 };

@@ -245,6 +245,12 @@ void JobRunner::apply(const JobEvent& event) {
   }
 }
 
+void JobRunner::apply_notice(const JobEvent& event) {
+  const bool had_cause = state_.cause().has_value();
+  apply(event);
+  was_told_to_end_ = was_told_to_end_ || (!had_cause && state_.cause().has_value());
+}
+
 void JobRunner::act(const StopNodes& action) {
   StopMessage stop;
   stop.signal = action.signo;
@@ -386,7 +392,8 @@ void JobRunner::on_signal(int signo) {
     suspension_.begin();
     return;
   }
-  if (signo == SIGUSR1 || signo == SIGUSR2) {
+  const bool is_end = signo == SIGUSR1 && !spec_.requeued_job.empty();
+  if ((signo == SIGUSR1 && !is_end) || signo == SIGUSR2) {
     broadcast(AgentMessage::kForward, number_body(signo));
     return;
   }
@@ -394,7 +401,11 @@ void JobRunner::on_signal(int signo) {
     state_.on(Interrupted{signo});  // it is over, and only remembers that
     return;
   }
-  apply(Interrupted{signo});
+  if (is_end || signo == SIGTERM) {
+    apply_notice(Interrupted{signo});
+  } else {
+    apply(Interrupted{signo});
+  }
 }
 
 // ---- what the sessions report ----

@@ -71,12 +71,15 @@ class JobRunner final : private SessionSink {
   // Runs the job to its end and returns hvdrun's exit code. An error is a fault of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();
-  // SIGINT, SIGTERM and SIGHUP stop the job (the second one at once). SIGUSR1 and SIGUSR2 are passed on to the ranks.
+  // SIGINT, SIGTERM and SIGHUP stop the job (the second one at once). SIGUSR1 and SIGUSR2 are passed on to the ranks;
+  // SIGUSR1 stops a job that Slurm is to begin anew.
   // SIGTSTP suspends the job and this process (suspension.h). After SIGCONT standard input may be ours again.
   void on_signal(int signo);
   // The engine that started the agents has ended them, or has gone. The job is stopped, with `why` as its cause if it
   // has none yet.
   void on_engine_gone(const Error& why) { apply(EngineEnded{why}); }
+  // True when the job was ended because its time is over, by what SIGTERM or SIGUSR1 told hvdrun or an agent.
+  [[nodiscard]] bool was_told_to_end() const { return was_told_to_end_; }
   // Prints a line of hvdrun's own, in order with what the ranks printed.
   void say(std::string_view line) { logs_.say(line); }
 
@@ -114,6 +117,8 @@ class JobRunner final : private SessionSink {
   void on_start_timeout();
   [[nodiscard]] Transport& transport_of(TransportKind kind) const;
   void apply(const JobEvent& event);
+  // The same for an event that says that the job's time is over.
+  void apply_notice(const JobEvent& event);
   void act(const StartRanks& action);
   void act(const RestartRank& action);
   void act(const GoOnWithout& action);
@@ -174,6 +179,7 @@ class JobRunner final : private SessionSink {
   TimerId hosts_timer_ = 0;            // limits the wait for hosts while too few ranks are left
   std::map<int, TimerId> end_timers_;  // by rank
   TimerId end_timer_ = 0;
+  bool was_told_to_end_ = false;
   bool has_started_ = false;  // agents were asked to start their ranks
   bool is_finishing_ = false;
 };

@@ -52,7 +52,7 @@ void JobRunner::on_ending(int node, const std::string& why) {
   if (engine_.is_there()) {
     engine_.on_ending(node, why);
   } else {
-    apply(NodeEnding{node, why});
+    apply_notice(NodeEnding{node, why, hosts_.on_ending(node)});
   }
 }
 

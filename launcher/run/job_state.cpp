@@ -109,7 +109,7 @@ JobState::Actions JobState::handle(const NodeEnding& event) {
   if (are_newcomers(there)) {
     return lose(there, cause.lines.front(), short_for_.has_value());
   }
-  if (auto others = do_without(there, cause.lines.front())) {
+  if (auto others = event.is_last ? std::nullopt : do_without(there, cause.lines.front())) {
     return *std::move(others);
   }
   return stop_for(std::move(cause), SIGTERM);

@@ -33,6 +33,7 @@ struct NodeLost {  // its agent could not be reached, or its session broke
 struct NodeEnding {  // its agent stops its ranks, although we did not ask for it
   int node = 0;
   std::string why;
+  bool is_last = false;  // the agents of all others have said before that they end, or that their ranks are to leave
 };
 struct RankStarted {
   int rank = 0;

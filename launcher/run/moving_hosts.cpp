@@ -219,6 +219,21 @@ bool MovingHosts::on_leaving(int node, const std::string& why) {
   return true;
 }
 
+bool MovingHosts::on_ending(int node) {
+  std::vector<int> own;
+  for (const RankPlan& rank : job_.agents.nodes[static_cast<std::size_t>(node)].ranks) {
+    own.push_back(rank.rank);
+  }
+  leaving_nodes_.insert(node);
+  return any_runs(own) && !any_runs(staying_ranks());
+}
+
+bool MovingHosts::any_runs(const std::vector<int>& ranks) const {
+  return std::any_of(ranks.begin(), ranks.end(), [this](int rank) {
+    return job_.state.ranks()[static_cast<std::size_t>(rank)].state == RankRecord::State::kRunning;
+  });
+}
+
 std::vector<int> MovingHosts::staying_ranks() const {
   std::vector<int> staying;
   for (const NodePlan& node : job_.agents.nodes) {

@@ -40,6 +40,9 @@ class MovingHosts {
   [[nodiscard]] ByeMessage last_words(int node) const;
   // The agent of the node asks that its ranks leave. Returns false if the job needs them.
   bool on_leaving(int node, const std::string& why);
+  // The agent of the node ends its ranks. Returns true if those of all other nodes have said before that they end or
+  // leave.
+  bool on_ending(int node);
   // The node has no processes any more. An agent that is not needed any more ends.
   void on_done(int node);
   // A rank of the node is being started again.
@@ -63,6 +66,7 @@ class MovingHosts {
   void refuse(int number, const Error& why);
   // The ranks of the nodes that have not asked to leave.
   [[nodiscard]] std::vector<int> staying_ranks() const;
+  [[nodiscard]] bool any_runs(const std::vector<int>& ranks) const;
   // Tells who is to be released now.
   void update_leaving();
 

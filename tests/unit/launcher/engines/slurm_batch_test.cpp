@@ -48,7 +48,7 @@ TEST_CASE("Slurm chooses the nodes of ranks that are not spread by the user") {
 
 TEST_CASE("a job whose ranks may be restarted survives a node, and may be queued again") {
   SlurmBatch job = batch();
-  job.is_elastic = true;
+  job.is_elastic = job.may_begin_anew = true;
   job.grace = std::chrono::seconds(30);
   const std::string script = batch_script(job).value();
   CHECK(script.find("#SBATCH --signal=B:TERM@90\n#SBATCH --requeue\n#SBATCH --no-kill\n") != std::string::npos);

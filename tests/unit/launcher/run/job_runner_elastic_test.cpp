@@ -191,6 +191,38 @@ TEST_CASE("a node whose agent is told to end leaves in order, if the others are 
   CHECK(job.told("cause: ").find("the agent on node3 ends") != std::string::npos);
 }
 
+TEST_CASE("a job all of whose agents are told to end is over, although each could be done without") {
+  Elastic job("node1:1,node2:1,node3:1", 1);
+  job.at(2s, [&] {
+    for (const int number : {1, 2, 3}) {
+      job.node(number).say(AgentMessage::kLeaving, "it got SIGTERM");
+    }
+  });
+  job.at(3s, [&] {
+    for (const int number : {1, 2, 3}) {
+      CHECK(job.node(number).count(AgentMessage::kStop) == 1);
+      job.node(number).exit_all(killed(SIGTERM));
+    }
+  });
+  CHECK(job.run() == exit_code::kNodeLost);
+  CHECK(job.runner->was_told_to_end());
+}
+
+TEST_CASE("SIGUSR1 ends a job that Slurm is to begin anew, and goes to the ranks of any other") {
+  for (const bool is_requeued : {true, false}) {
+    JobScenario job("node1:1");
+    job.spec.requeued_job = is_requeued ? "12" : "";
+    job.at(1s, [&] { job.runner->on_signal(SIGUSR1); });
+    job.at(2s, [&] {
+      CHECK(job.node(1).count(AgentMessage::kForward) == (is_requeued ? 0 : 1));
+      CHECK(job.node(1).count(AgentMessage::kStop) == (is_requeued ? 1 : 0));
+      job.node(1).exit_all(exited(0));
+    });
+    CHECK(job.run() == (is_requeued ? 128 + SIGUSR1 : 0));
+    CHECK(job.runner->was_told_to_end() == is_requeued);
+  }
+}
+
 TEST_CASE("a node whose agent ends is done without like one that is lost") {
   Elastic job("node1:1,node2:1,node3:1", 2);
   job.at(2s, [&] { job.node(2).say(AgentMessage::kEnding, "it got SIGTERM"); });
