@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 import slurm as slurm_support
-from hvdrun import BIN, HVDRUN, LIBHVD, PYTHON, ROOT, processes_with, read_until, wait_until_gone
+from hvdrun import BIN, HVDRUN, LIBHVD, ROOT, processes_with, read_until, wait_until_gone
 from patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(slurm_support.missing() is not None, reason=slurm_support.missing() or "")
@@ -131,3 +131,61 @@ def test_the_option_is_for_a_job_of_slurm_s(slurm):
     plan = slurm.run(HVDRUN, "plan", "--engine", "slurm", "--requeue-on-notice", "true").stdout
     assert "#SBATCH --requeue\n" in plan and "#SBATCH --no-kill\n" not in plan
     assert plan.splitlines()[-1].endswith("--requeue-on-notice true")
+
+
+def salloc(slurm, marker, *words):
+    name, value = marker.split("=")
+    return subprocess.Popen(["salloc", "-Q", "--no-kill", *map(str, words)], env={**slurm.environment, name: value},
+                            stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def kill_agent(marker, node, signo=signal.SIGKILL):
+    """Of its two processes, which srun's step has as its task and the child of that."""
+    pids = [pid for pid, words in processes_with(marker).items() if words.startswith(AGENT + " call")
+            and f"SLURMD_NODENAME={node}\0".encode() in open(f"/proc/{pid}/environ", "rb").read()]
+    assert len(pids) == 2
+    for pid in sorted(pids, reverse=True) if signo == signal.SIGKILL else pids[:1]:
+        os.kill(pid, signo)
+
+
+LOST = "(node n2 was lost|the agent on n2 ends)"
+SAYS = "echo start $TORCHELASTIC_RESTART_COUNT rank $RANK of $WORLD_SIZE on $HOROVOD_HOSTNAME; "
+
+
+def test_all_ranks_start_anew_when_one_fails(slurm, marker):
+    job = salloc(slurm, marker, "-N2", HVDRUN, "-np", 4, "--elastic", "restart", "sh", "-c",
+                 SAYS + "test $TORCHELASTIC_RESTART_COUNT = 1 || { test $RANK = 3 && exit 3; sleep 1000; }")
+    out, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, err
+    assert len(re.findall(r"start 1 rank \d of 4 on n[12]\n", out)) == 4, out
+    assert "all ranks are started again (restart 1 of 10): rank 3 on n2" in err
+    assert not wait_until_gone(marker)
+
+
+def test_a_new_start_does_without_a_node_whose_agent_is_gone(slurm, marker, tmp_path):
+    job = salloc(slurm, marker, "-N3", HVDRUN, "-np", 3, "--min-np", 2, "--elastic", "restart", "--reconnect-timeout", 1,
+                 "sh", "-c", SAYS + f"until test -e {tmp_path}/go; do sleep 0.1; done")
+    read_until(job.stdout, "start 0", 3)
+    kill_agent(marker, "n2")
+    lines = "".join(read_until(job.stdout, r"start 1 rank \d of 2", 2))
+    assert "on n1\n" in lines and "on n3\n" in lines
+    (tmp_path / "go").touch()
+    _, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, err
+    assert re.search(f"all ranks are started again \\(restart 1 of 10\\): {LOST}", err), err
+    assert not wait_until_gone(marker)
+
+
+@pytest.mark.parametrize("signo, words", [(signal.SIGKILL, LOST), (signal.SIGTERM, "n2: its agent leaves")])
+def test_the_others_go_on_without_a_node_that_is_lost_or_leaves(slurm, marker, tmp_path, signo, words):
+    job = salloc(slurm, marker, "-N3", HVDRUN, "-np", 3, "--min-np", 2, "--reconnect-timeout", 1, "-x",
+                 f"PYTHONPATH={ROOT / 'runtime/python'}", "-x", f"HVD_LIBRARY={LIBHVD}", sys.executable,
+                 ROOT / "tests/support/offered_steps.py", 1, tmp_path / "go")
+    read_until(job.stdout, "size 3 rank", 3)
+    kill_agent(marker, "n2", signo)
+    read_until(job.stdout, "size 2 rank", 2)
+    (tmp_path / "go").touch()
+    _, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, err
+    assert re.search(words, err), err
+    assert not wait_until_gone(marker)
