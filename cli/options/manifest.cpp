@@ -63,8 +63,9 @@ std::string key_name(const ManifestOptions& options) {
   return options.secret_name.empty() ? options.name + "-key" : options.secret_name;
 }
 
+// Kubeflow Trainer makes a JobSet of a TrainJob, by the same name.
 bool is_jobset(const ManifestOptions& options) {
-  return options.kind == "jobset";
+  return options.kind != "job";
 }
 
 std::string launcher_host(const ManifestOptions& options) {
@@ -136,19 +137,47 @@ Yaml job_spec(int count, Yaml pod, const Yaml& labels) {
   return spec;
 }
 
-std::vector<Yaml> jobset_of(const ManifestOptions& options) {
-  const auto replicated = [](const char* name, Yaml spec) {
-    return Yaml{{"name", name}, {"replicas", 1}, {"template", {{"spec", std::move(spec)}}}};
+// `node_labels`: of the Job whose pods are the nodes.
+Yaml jobset_spec(const ManifestOptions& options, const Yaml& node_labels) {
+  const auto replicated = [](const char* name, const Yaml& labels, Yaml spec) {
+    Yaml job = {{"name", name}, {"replicas", 1}, {"template", Yaml::object()}};
+    if (!labels.empty()) {
+      job["template"]["metadata"]["labels"] = labels;
+    }
+    job["template"]["spec"] = std::move(spec);
+    return job;
   };
+  return {{"network", {{"enableDNSHostnames", true}, {"publishNotReadyAddresses", true}}},
+          {"successPolicy", {{"operator", "All"}, {"targetReplicatedJobs", Yaml::array({"launcher"})}}},
+          {"failurePolicy", {{"maxRestarts", 0}}},
+          {"replicatedJobs",
+           Yaml::array({replicated("launcher", {}, job_spec(1, launcher_pod(options), {})),
+                        replicated("node", node_labels, job_spec(options.nodes, node_pod(options), {}))})}};
+}
+
+std::vector<Yaml> jobset_of(const ManifestOptions& options) {
   return {{{"apiVersion", "jobset.x-k8s.io/v1alpha2"},
            {"kind", "JobSet"},
            {"metadata", {{"name", options.name}}},
-           {"spec",
-            {{"network", {{"enableDNSHostnames", true}, {"publishNotReadyAddresses", true}}},
-             {"successPolicy", {{"operator", "All"}, {"targetReplicatedJobs", Yaml::array({"launcher"})}}},
-             {"failurePolicy", {{"maxRestarts", 0}}},
-             {"replicatedJobs", Yaml::array({replicated("launcher", job_spec(1, launcher_pod(options), {})),
-                                             replicated("node", job_spec(options.nodes, node_pod(options), {}))})}}}}};
+           {"spec", jobset_spec(options, {})}}};
+}
+
+// A TrainingRuntime with the JobSet, and the TrainJob that makes one of it. Trainer finds the nodes by their label, and
+// by the name of their container; so a TrainJob's image and variables go to them.
+std::vector<Yaml> trainjob_of(const ManifestOptions& options) {
+  constexpr const char* kApi = "trainer.kubeflow.org/v1alpha1";
+  const Yaml labels = {{"trainer.kubeflow.org/trainjob-ancestor-step", "trainer"}};
+  return {
+      {{"apiVersion", kApi},
+       {"kind", "TrainingRuntime"},
+       {"metadata", {{"name", options.name}, {"labels", {{"trainer.kubeflow.org/framework", "hvdrun"}}}}},
+       {"spec", {{"mlPolicy", {{"numNodes", options.nodes}}}, {"template", {{"spec", jobset_spec(options, labels)}}}}}},
+      {{"apiVersion", kApi},
+       {"kind", "TrainJob"},
+       {"metadata", {{"name", options.name}}},
+       {"spec",
+        {{"runtimeRef",
+          {{"apiGroup", "trainer.kubeflow.org"}, {"kind", "TrainingRuntime"}, {"name", options.name}}}}}}};
 }
 
 // Two Jobs, and the Service that a JobSet would make, by which pods have names.
@@ -196,7 +225,9 @@ Result<void> check_manifest(const ManifestOptions& options) {
 }
 
 std::string manifest_text(const ManifestOptions& options) {
-  std::vector<Yaml> objects = is_jobset(options) ? jobset_of(options) : jobs_of(options);
+  std::vector<Yaml> objects = options.kind == "jobset"     ? jobset_of(options)
+                              : options.kind == "trainjob" ? trainjob_of(options)
+                                                           : jobs_of(options);
   if (options.secret_name.empty()) {
     const Yaml secret = {{"apiVersion", "v1"},
                          {"kind", "Secret"},

@@ -10,7 +10,7 @@
 namespace hvd::cli {
 
 struct ManifestOptions {
-  std::string kind = "jobset";  // or "job": without a controller to install
+  std::string kind = "jobset";  // "job": without a controller to install; "trainjob": for Kubeflow's
   std::string name;
   std::string image;         // of the nodes; has the user's program
   std::string hvdrun_image;  // has hvdrun, whose agent is copied to the nodes; empty: `image` has it

@@ -22,7 +22,7 @@ const std::vector<std::string> kEngineWords = [] {
   return words;
 }();
 const std::vector<std::string> kContainerWords = {"auto", "podman", "docker", "apptainer", "none"};
-const std::vector<std::string> kManifestKinds = {"jobset", "job"};
+const std::vector<std::string> kManifestKinds = {"jobset", "job", "trainjob"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish", "schema"};
 
 const std::vector<std::pair<std::string, std::string>> kExamples = {
@@ -397,7 +397,10 @@ void add_plan_options(CLI::App& app, Flags& flags) {
 
 void add_manifest_options(CLI::App& app, Flags& flags) {
   constexpr const char* kGroup = "hvdrun manifest";
-  app.add_option("--kind", flags.manifest_kind, "A JobSet, or two Jobs and a Service, which need no controller (job)")
+  app.add_option(
+         "--kind", flags.manifest_kind,
+         "A JobSet, two Jobs and a Service, which need no controller (job), or a TrainJob of Kubeflow Trainer with its "
+         "TrainingRuntime (trainjob)")
       ->type_name("WORD")
       ->check(CLI::IsMember(kManifestKinds))
       ->group(kGroup);

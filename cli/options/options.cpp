@@ -10,6 +10,7 @@
 #include "cli/options/job_file_settings.h"
 #include "cli/options/job_settings.h"
 #include "cli/options/manifest.h"
+#include "cli/options/manifest_file.h"
 #include "cli/options/option_table.h"
 #include "cli/options/option_words.h"
 #include "cli/options/service_options.h"
@@ -190,10 +191,14 @@ Result<CliOptions> parse_help(const std::vector<std::string>& words) {
 
 // Returns the options of the command line that hvdrun is to be given in its pod, and the command. Variables get the
 // values that they have here: the pod has neither this environment nor the file of --config-file.
-std::vector<std::string> words_for_pod(const CLI::App& app, const launch::JobSpec& job) {
-  static const std::vector<std::string> own = {"launcher",      "nodes", "key-file", "agent-port",
-                                               "start-timeout", "name",  "x",        "config-file"};
-  std::vector<std::string> words;
+// `words`: those that a job file has given, with its number of ranks.
+std::vector<std::string> words_for_pod(const CLI::App& app, const launch::JobSpec& job,
+                                       std::vector<std::string> words) {
+  std::vector<std::string> own = {"launcher",      "nodes", "key-file", "agent-port", "file",
+                                  "start-timeout", "name",  "x",        "config-file"};
+  if (!words.empty()) {
+    own.emplace_back("np");
+  }
   for (const CLI::Option* option : app.get_options()) {
     const bool has_long = !option->get_lnames().empty();  // all but -x
     const std::string name = has_long ? option->get_lnames().front() : option->get_snames().front();
@@ -271,8 +276,9 @@ Result<CliOptions> read_manifest(Flags flags, const CLI::App& app) {
   if (!flags.launcher.empty() && flags.launcher != "kubernetes") {
     return Error(Code::kInvalid, "manifest is for --launcher kubernetes, and not for --launcher " + flags.launcher);
   }
+  std::vector<std::string> words_of_file;
   if (!flags.job_file.empty()) {
-    return Error(Code::kInvalid, "manifest takes a command and no job file");
+    HVD_TRY_ASSIGN(words_of_file, take_job_file_for_pods(flags));
   }
   if (flags.command.empty()) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun manifest --image IMAGE --nodes 2 python train.py");
@@ -294,7 +300,7 @@ Result<CliOptions> read_manifest(Flags flags, const CLI::App& app) {
   flags.key_file = "key";
   HVD_TRY(check_no_job_file_flags(flags));
   HVD_TRY_ASSIGN(const launch::JobSpec job, make_job(flags));
-  manifest.words = words_for_pod(app, job);
+  manifest.words = words_for_pod(app, job, std::move(words_of_file));
   CliOptions options;
   options.command = Command::kHelp;
   options.help_text = manifest_text(manifest);

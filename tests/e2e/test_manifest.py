@@ -30,7 +30,8 @@ JOBSET = closed(
         ["replicatedJobs"],
         replicatedJobs={"type": "array", "items": closed(
             ["name", "template"], name=TEXT, groupName=TEXT, replicas=COUNT,
-            template=closed(["spec"], metadata={"type": "object"}, spec={"type": "object"}),
+            template=closed(["spec"], metadata=closed(labels={"type": "object"}, annotations={"type": "object"}),
+                            spec={"type": "object"}),
             dependsOn={"type": "array", "items": closed(["name", "status"], name=TEXT, status={"enum": ["Ready", "Complete"]})})},
         network=closed(enableDNSHostnames=FLAG, subdomain=TEXT, publishNotReadyAddresses=FLAG),
         successPolicy=closed(["operator"], operator={"enum": ["All", "Any"]}, targetReplicatedJobs=TEXTS),
@@ -45,6 +46,30 @@ JOBSET = closed(
         coordinator=closed(["replicatedJob"], replicatedJob=TEXT, jobIndex=COUNT, podIndex=COUNT),
         volumeClaimPolicies={"type": "array"}, suspend=FLAG, managedBy=TEXT, ttlSecondsAfterFinished=COUNT))
 
+# Those of trainer.kubeflow.org/v1alpha1, by kind; the template holds the spec of a JobSet.
+META = closed(["name"], name=TEXT, namespace=TEXT, labels={"type": "object"}, annotations={"type": "object"})
+TRAINER = {
+    "TrainingRuntime": closed(
+        ["apiVersion", "kind", "metadata", "spec"],
+        apiVersion={"const": "trainer.kubeflow.org/v1alpha1"}, kind=TEXT, metadata=META,
+        spec=closed(
+            ["template"],
+            mlPolicy=closed(numNodes=COUNT, torch={"type": "object"}, mpi={"type": "object"}, flux={"type": "object"},
+                            jax={"type": "object"}, xgboost={"type": "object"}),
+            podGroupPolicy={"type": "object"},
+            template=closed(["spec"], metadata={"type": "object"}, spec=JOBSET["properties"]["spec"]))),
+    "TrainJob": closed(
+        ["apiVersion", "kind", "metadata", "spec"],
+        apiVersion={"const": "trainer.kubeflow.org/v1alpha1"}, kind=TEXT, metadata=META,
+        spec=closed(
+            ["runtimeRef"],
+            runtimeRef=closed(["name"], apiGroup=TEXT, kind={"enum": ["TrainingRuntime", "ClusterTrainingRuntime"]}, name=TEXT),
+            trainer=closed(image=TEXT, command=TEXTS, args=TEXTS, env={"type": "array"}, numNodes=COUNT,
+                           numProcPerNode=COUNT, resourcesPerNode={"type": "object"}),
+            initializer={"type": "object"}, labels={"type": "object"}, annotations={"type": "object"},
+            runtimePatches={"type": "array"}, activeDeadlineSeconds=COUNT, suspend=FLAG, managedBy=TEXT)),
+}
+
 SAMPLES = {
     "jobset": ["--image", "train:1", "--nodes", "4", "python", "train.py"],
     "jobset-gpus": ["--image", "train:1", "--hvdrun-image", "hvdrun:1", "--nodes", "2", "--gpus-per-node", "8", "--name", "bert",
@@ -52,6 +77,8 @@ SAMPLES = {
     "job": ["--kind", "job", "--image", "train:1", "--nodes", "2", "-np", "4", "sh", "-c", "echo $(HOME) \"$RANK\"\n'x'"],
     "job-gpus": ["--kind", "job", "--image", "train:1", "--hvdrun-image", "hvdrun:1", "--nodes", "3", "--gpus-per-node", "1",
                  "--agent-port", "5000", "--start-timeout", "90", "true"],
+    "trainjob": ["--kind", "trainjob", "--image", "train:1", "--hvdrun-image", "hvdrun:1", "--nodes", "3",
+                 "--gpus-per-node", "2", "--name", "bert", "python", "train.py"],
 }
 
 
@@ -63,6 +90,12 @@ def manifest(*words):
 
 def check(thing):
     """Raises a jsonschema.ValidationError, or nothing."""
+    if thing["kind"] in TRAINER:
+        jsonschema.validate(thing, TRAINER[thing["kind"]])
+        if thing["kind"] == "TrainingRuntime":
+            check({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "made-of-it"},
+                   "spec": thing["spec"]["template"]["spec"]})
+        return
     if thing["kind"] != "JobSet":
         kubernetes_validate.validate(thing, kubernetes_validate.latest_version(), strict=True)
         return
@@ -75,8 +108,8 @@ def pods(things):
     """{"launcher": pod spec, "node": pod spec}"""
     found = {}
     for thing in things:
-        if thing["kind"] == "JobSet":
-            for job in thing["spec"]["replicatedJobs"]:
+        if thing["kind"] in ("JobSet", "TrainingRuntime"):
+            for job in thing["spec"].get("template", thing)["spec"]["replicatedJobs"]:
                 found[job["name"]] = job["template"]["spec"]["template"]["spec"]
         elif thing["kind"] == "Job":
             found[thing["metadata"]["name"].rpartition("-")[2]] = thing["spec"]["template"]["spec"]
@@ -86,7 +119,8 @@ def pods(things):
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_manifest_is_what_the_schemas_allow(sample):
     things = manifest(*SAMPLES[sample])
-    assert {thing["kind"] for thing in things} >= ({"JobSet"} if sample.startswith("jobset") else {"Job", "Service"})
+    made = {"jobset": {"JobSet"}, "job": {"Job", "Service"}, "trainjob": {"TrainingRuntime", "TrainJob"}}
+    assert {thing["kind"] for thing in things} >= made[sample.partition("-")[0]]
     for thing in things:
         check(thing)
 
@@ -131,6 +165,7 @@ def test_a_wrong_value_is_refused():
 
 
 @pytest.mark.parametrize("sample, name", [("jobset", "hvdrun-launcher-0-0.hvdrun:4711"),
+                                          ("trainjob", "bert-launcher-0-0.bert:4711"),
                                           ("job-gpus", "hvdrun-launcher.hvdrun:5000")])
 def test_the_nodes_call_the_name_that_the_launcher_s_pod_has(sample, name):
     things = manifest(*SAMPLES[sample])
@@ -138,6 +173,16 @@ def test_the_nodes_call_the_name_that_the_launcher_s_pod_has(sample, name):
     if sample == "jobset":
         network = things[-1]["spec"]["network"]
         assert network == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
+    elif sample == "trainjob":
+        runtime, job = things[-2:]
+        assert job["metadata"]["name"] == "bert"  # and so of the JobSet that Trainer makes
+        assert job["spec"]["runtimeRef"] == {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime",
+                                             "name": runtime["metadata"]["name"]}
+        assert runtime["spec"]["mlPolicy"] == {"numNodes": 3}
+        jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+        labels = {each["name"]: each["template"].get("metadata", {}).get("labels") for each in jobs}
+        assert labels == {"launcher": None, "node": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+        assert [each["name"] for each in pods(things)["node"]["containers"]] == ["node"]
     else:
         launcher = pods(things)["launcher"]
         service = next(thing for thing in things if thing["kind"] == "Service")
@@ -204,13 +249,80 @@ def test_nodes_have_shared_memory_gpus_the_agent_and_time_to_end():
     ("--image a --nodes 2 -np 1 true", "leaves some of --nodes 2 without a rank"),
     ("--image a --nodes 2 -H b true", "without -H"),
     ("--image a --nodes 2 --launcher ssh true", "not for --launcher ssh"),
-    ("--image a --nodes 2 -f job.json", "takes a command and no job file"),
+    ("--image a -f nowhere.json", "nowhere.json"),
     ("--image a --nodes 2 --kind mpijob true", "--kind"),
 ])
 def test_what_no_manifest_can_be_written_for_is_one_line(words, said):
     done = hvdrun("manifest", *shlex.split(words))
     assert done.returncode == 240 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert done.stdout == ""
+
+
+def job_file(folder, **keys):
+    file = folder / "digits.yaml"
+    file.write_text(yaml.safe_dump(keys))
+    return str(file)
+
+
+@pytest.mark.parametrize("kind", ["jobset", "job", "trainjob"])
+def test_a_job_file_says_what_pods_run(tmp_path, kind):
+    file = job_file(tmp_path, nodeCount=2, processCount=4, script="train.py", args="--lr 0.1", container="train:1",
+                    env={"A": "b c", "HOME_OF": "$HOME/x"}, gpus="one", timeout="1:30:00")
+    things = manifest("-f", file, "--kind", kind, "-x", "C=d")
+    for thing in things:
+        check(thing)
+    node, launcher = pods(things)["node"], pods(things)["launcher"]
+    assert node["containers"][0]["image"] == "train:1" and launcher["containers"][0]["image"] == "train:1"
+    assert any(thing["metadata"]["name"].startswith("digits") for thing in things)
+    words = [word.replace("$$(", "$(") for word in launcher["containers"][0]["command"]]
+    assert "--nodes=2" in words
+    options = words[6:words.index("bash")]
+    assert options[:3] == ["--np=4", "--timeout=5400", "--gpus=one"]
+    assert "C=d" in options and "A=b c" not in words
+    assert words[words.index("bash"):-1] == ["bash", "-c"]
+    text = "python () { echo $A, $HOME_OF, $C, $*; }\n" + words[-1].replace("exec -- ", "")
+    done = subprocess.run(["bash", "-c", text], env={"HOME": "/h", "C": "d", "PATH": "/usr/bin:/bin"}, capture_output=True,
+                          text=True, timeout=600)
+    assert done.stdout == "b c, /h/x, d, train.py --lr 0.1\n", done.stderr + words[-1]
+    plan = subprocess.run([HVDRUN, "plan", *words[1:]], capture_output=True, text=True, cwd=ROOT, timeout=600)
+    assert plan.returncode == 0, plan.stderr
+
+
+def test_flags_win_over_the_job_file(tmp_path):
+    file = job_file(tmp_path, nodeCount=2, command="echo $RANK", container="train:1", timeout=60)
+    things = manifest("-f", file, "--nodes", "3", "-np", "6", "--image", "other:1", "--name", "mine", "--timeout", "5")
+    assert things[-1]["metadata"]["name"] == "mine"
+    assert pods(things)["node"]["containers"][0]["image"] == "other:1"
+    words = pods(things)["launcher"]["containers"][0]["command"]
+    assert "--nodes=3" in words and "--np=6" in words and "--timeout=5" in words and "--timeout=60" not in words
+    assert "echo $RANK" in words[-1]
+    # What the text does is what ranks on hosts would do.
+    done = subprocess.run(["bash", "-c", words[-1].replace("$$(", "$(")], env={"RANK": "3", "PATH": "/usr/bin:/bin"},
+                          capture_output=True, text=True, timeout=600)
+    assert done.stdout == "3\n", done.stderr
+
+
+@pytest.mark.parametrize("keys, said", [
+    ({"mounts": {"data": "/data"}}, "mounts, which the cluster's volumes replace"),
+    ({"prepare": "true"}, "prepare, which belongs into the image"),
+    ({"secrets": {"A": "b"}}, "secrets, which would stand in the manifest"),
+    ({"output": "/out"}, "output, which is what kubectl logs shows"),
+    ({"minNodes": 1}, "minNodes and maxNodes"),
+    ({"hosts": ["a", "b"]}, "hosts, which the cluster chooses"),
+])
+def test_what_pods_cannot_do_of_a_job_file_is_one_line(tmp_path, keys, said):
+    file = job_file(tmp_path, nodeCount=2, script="train.py", **keys)
+    done = hvdrun("manifest", "--image", "a", "-f", file)
+    assert done.returncode == 240 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert done.stdout == ""
+
+
+def test_batch_ai_s_form_is_for_hosts(tmp_path):
+    file = tmp_path / "job.json"
+    file.write_text('{"properties": {"nodeCount": 2, "customToolkitSettings": {"commandLine": "true"},'
+                    ' "stdOutErrPathPrefix": "/out"}}')
+    done = hvdrun("manifest", "--image", "a", "-f", file)
+    assert done.returncode == 240 and "Batch AI's form, whose folders and mounts pods do not have" in done.stderr
 
 
 def test_the_page_s_command_prints_a_manifest():
