@@ -349,10 +349,11 @@ Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobStep& step, Log&
 // not start.
 int report_no_gang(const Error& why, int signo) {
   write_error_line("hvdrun: the ranks could not be started: " + why.message());
-  return signo != 0                      ? 128 + signo
-         : why.code() == Code::kTimeout  ? exit_code::kUnreachable
-         : why.code() == Code::kLostPeer ? exit_code::kNodeLost
-                                         : exit_code::kStartFailed;
+  return signo != 0                                                         ? 128 + signo
+         : why.code() == Code::kInvalid                                     ? exit_code::kUsage
+         : why.code() == Code::kTimeout || why.code() == Code::kUnreachable ? exit_code::kUnreachable
+         : why.code() == Code::kLostPeer                                    ? exit_code::kNodeLost
+                                                                            : exit_code::kStartFailed;
 }
 
 // A job whose time is over, and not one that its user has cancelled, goes back into Slurm's queue.

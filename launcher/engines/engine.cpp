@@ -96,6 +96,9 @@ void Engine::take_line(std::string line) {
   if (!line.empty() && line.back() == '\r') {
     line.pop_back();
   }
+  if (!command_.noise.empty() && line.find(command_.noise) != std::string::npos) {
+    return;
+  }
   if (lines_.size() < kMostLines) {
     lines_.push_back(line);
   }

@@ -32,6 +32,7 @@ struct EngineCommand {
   std::vector<std::string> environment;
   std::string input;             // what it reads at its standard input, before the end
   std::uint64_t open_files = 0;  // for it, and so for the ranks (SpawnOptions)
+  std::string_view noise;        // what it says of no interest: a line with these words counts for nothing
   EngineFailure (*failure_in)(std::string_view output) = nullptr;
 };
 

@@ -13,6 +13,8 @@ namespace hvd::launch {
 namespace {
 
 constexpr const char* kName = "srun";
+// srun says so of --cpu-bind=none where no processes are bound anyway.
+constexpr std::string_view kNoBinding = "lacks support for cpu binding";
 
 // These variables stand for options of srun, and would be taken beside or instead of those given here: with
 // SLURM_NTASKS of the job, srun starts that many agents. The job's number and nodes are not among them.
@@ -57,6 +59,7 @@ EngineCommand srun_command(const Placement& placement, const SrunOptions& option
     }
   }
   command.input = call_key_text(key) + "\n";
+  command.noise = kNoBinding;
   command.failure_in = srun_failure;
   return command;
 }

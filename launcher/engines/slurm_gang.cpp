@@ -12,8 +12,9 @@
 namespace hvd::launch {
 namespace {
 
-// srun says so of --cpu-bind=none where no processes are bound anyway.
-constexpr std::string_view kNoBinding = "lacks support for cpu binding";
+// What srun says of a start that fails is part of the one line that reports it. A start that takes longer may be
+// waiting for something, and then the user is told what srun says.
+constexpr auto kQuickStart = std::chrono::seconds(2);
 // After the agents have said goodbye srun ends within milliseconds; on a busy controller it may take seconds.
 constexpr auto kSrunEnd = std::chrono::seconds(10);
 
@@ -51,12 +52,20 @@ Result<void> SlurmGang::start(const JobSpec& job) {
   srun_ = std::make_unique<Engine>(loop(), srun_command(wanted_, options, place(), calls.key()));
   Engine::Handlers handlers;
   handlers.on_line = [this](const std::string& line) {
-    if (is_finishing_ || line.find(kNoBinding) != std::string::npos) {
+    if (is_finishing_) {
       log_.write(LogLevel::kDebug, line);
+    } else if (quick_start_ != 0) {
+      held_lines_.push_back(line);
     } else {
       tell(line);  // it begins with "srun: "
     }
   };
+  quick_start_ = loop().after(kQuickStart, [this] {
+    quick_start_ = 0;
+    for (const std::string& line : std::exchange(held_lines_, {})) {
+      tell(line);
+    }
+  });
   handlers.on_over = [this](const Error& why) {
     log_.write(LogLevel::kDebug, why.message());
     if (is_finishing_) {
@@ -66,6 +75,10 @@ Result<void> SlurmGang::start(const JobSpec& job) {
     }
   };
   return srun_->start(std::move(handlers));
+}
+
+SlurmGang::~SlurmGang() {
+  loop().cancel(quick_start_);
 }
 
 void SlurmGang::finish() {

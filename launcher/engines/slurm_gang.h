@@ -19,6 +19,7 @@ class SlurmGang final : public Gang {
   // `placement`: where the ranks are to be, by the allocation's names. `say` takes a line for the user.
   static Result<std::unique_ptr<Gang>> create(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log,
                                               std::function<void(const std::string&)> say);
+  ~SlurmGang() override;
   // Waits for srun, whose agents have ended: one that is killed would kill what is left of them without a word.
   void finish() override;
 
@@ -33,6 +34,8 @@ class SlurmGang final : public Gang {
   Log& log_;
   std::unique_ptr<Engine> srun_;
   bool is_finishing_ = false;
+  TimerId quick_start_ = 0;  // while it runs, srun's lines are held
+  std::vector<std::string> held_lines_;
 };
 
 // Where the ranks are, once all agents have said on which node each is (ReadyMessage::host_name). `slots_are_gpus`:

@@ -238,12 +238,13 @@ def test_a_batch_script_s_output_is_the_ranks(slurm, marker, tmp_path):
     ({"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "n[1-"}, "SLURM_JOB_NODELIST is 'n[1-'", 240),
     ({"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "3"}, "SLURM_JOB_NUM_NODES says 3", 240),
     ({"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "n1", "SLURM_HET_SIZE": "2"}, "heterogeneous", 240),
-    ({"SLURM_JOB_ID": "99999", "SLURM_JOB_NODELIST": "n[1-2]"}, "stale environment", None),
+    ({"SLURM_JOB_ID": "99999", "SLURM_JOB_NODELIST": "n[1-2]"}, "stale environment", 240),
 ])
 def test_a_half_known_job_is_refused_in_one_line(slurm, variables, words, code):
-    done = slurm.run(HVDRUN, "true", environment=variables)
-    assert done.returncode == code if code is not None else done.returncode != 0, done.stderr
-    assert [line for line in done.stderr.splitlines() if words in line], done.stderr
+    done = slurm.run(HVDRUN, "-q", "true", environment=variables)
+    assert len(done.stderr.splitlines()) == 1
+    assert done.returncode == code, done.stderr
+    assert sum(words in line for line in done.stderr.splitlines()) == 1, done.stderr
     assert done.stdout == ""
 
 
@@ -254,17 +255,21 @@ def test_a_missing_srun_and_a_job_that_is_none_are_said(slurm):
     assert done.returncode == 240 and "salloc" in done.stderr
 
 
-def test_an_agent_that_no_node_can_run_is_said(slurm, tmp_path):
+@pytest.mark.parametrize("spoil, words", [
+    ("rm -f", "hvdrun-agent must be at the same path on every node"),
+    ("chmod -x", "hvdrun-agent must be executable on every node"),
+])
+def test_an_agent_that_no_node_can_run_is_said(slurm, tmp_path, spoil, words):
     shutil.copy(HVDRUN, tmp_path / "hvdrun")
     shutil.copy(AGENT, tmp_path / "hvdrun-agent")
     script = f"{tmp_path}/hvdrun --start-timeout 30 true"
-    # The agent disappears between hvdrun's look and srun's.
-    (tmp_path / "srun").write_text(f"#!/bin/sh\nrm -f {tmp_path}/hvdrun-agent\nexec /usr/bin/srun \"$@\"\n")
+    # The agent is spoilt between hvdrun's look and srun's.
+    (tmp_path / "srun").write_text(f"#!/bin/sh\n{spoil} {tmp_path}/hvdrun-agent\nexec /usr/bin/srun \"$@\"\n")
     (tmp_path / "srun").chmod(0o755)
     done = slurm.run("salloc", "-Q", "-N2", "sh", "-c", script,
                      environment={"PATH": f"{tmp_path}:{slurm.environment['PATH']}"})
-    assert done.returncode != 0
-    assert "hvdrun-agent must be at the same path on every node" in done.stderr
+    assert done.returncode == 242
+    assert sum(words in line for line in done.stderr.splitlines()) == 1, done.stderr
 
 
 def test_a_second_job_of_slurm_s_joins_a_running_one(slurm, tmp_path, marker):

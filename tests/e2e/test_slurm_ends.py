@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -110,6 +111,21 @@ def test_a_queue_that_takes_no_job_back_is_told(slurm, batch):
     batch.wait_for(f"Slurm's job {batch.number} cannot go back into the queue: 'scontrol' ")
     batch.wait_for_state("FAILED")
     assert batch.fact("ExitCode") == "138:0"
+
+
+def test_a_missing_scontrol_is_told_and_the_job_ends_with_its_code(slurm, batch):
+    programs = batch.folder / "programs"
+    programs.mkdir()
+    for name in ("sh", "sleep", "srun", "squeue", "sbatch"):
+        (programs / name).symlink_to(shutil.which(name))
+    batch.environment["PATH"] = str(programs)
+    batch.submit(f"--requeue-on-notice sh {batch.folder}/train.sh", "--requeue")
+    batch.wait_for("up", 2)
+    batch.scancel("-s", "USR1", "-b")
+    batch.wait_for_state("FAILED")
+    assert batch.fact("ExitCode") == "138:0" and batch.fact("Restarts") == "0"
+    (line,) = [line for line in batch.text().splitlines() if "cannot go back into the queue" in line]
+    assert "scontrol" in line
 
 
 def test_without_the_option_a_signal_of_the_user_s_goes_to_the_ranks(slurm, batch):
