@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Classes of the C++ source by their number of methods and of .cpp files: a class is one idea in one file.
+
+Usage: scripts/classes.py [--list [N]] [--root FOLDER]
+One line per violation; exit code 1 when there is one. --list prints the N largest classes (default 20) and those that have
+several .cpp files. It counts what a class declares itself, private methods included; constructors, destructors,
+operators, friends, and what is defaulted or deleted do not count.
+"""
+
+import argparse
+import collections
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from layers import code_only  # noqa: E402
+
+ROOTS = ["cli", "launcher", "runtime"]
+# Interfaces that others define, which we only write down.
+FOREIGN = {"runtime/front/tensorflow/tf_abi.h", "runtime/front/xla/ffi_abi.h", "runtime/mpi/mpi_abi.h", "runtime/nccl/nccl_abi.h"}
+MAX_METHODS = 30
+MAX_FILES = 1
+# Classes that are still larger than that, with their limits. A limit is only ever lowered.
+LARGER = {
+    "AgentCore": (32, 1),
+    "CheckRunner": (33, 1),
+    "LogMux": (36, 1),
+    "Child": (33, 1),
+    "JobRunner": (84, 3),
+    "JobState": (67, 2),
+    "NodeSession": (34, 1),
+    "JobStore": (35, 2),
+    "SshReach": (31, 2),
+    "hvd_ctx": (32, 1),
+    "CudaDevice": (33, 1),
+    "Device": (31, 1),
+    "Engine::Impl": (98, 9),
+    "FormReader": (30, 3),
+    "SshConversation": (30, 2),
+    "NodeCollectives": (30, 2),
+    "CpuBackend": (30, 4),
+    "Executor": (30, 2),
+    "DeviceExecutor": (30, 2),
+    "MpiBackend": (30, 2),
+}
+
+SCOPE = re.compile(r"\b(namespace|class|struct|union|enum(?:\s+class)?)\s+((?:HVD_\w+(?:\([^)]*\))?\s+)*)([\w:]+)?([^;{}()=]*)\{")
+METHOD = re.compile(r"(~?\b\w+|\boperator\b[^(]*)\s*\(")
+NOT_A_NAME = {"if", "for", "while", "switch", "return", "sizeof", "decltype", "alignas", "static_assert", "noexcept", "defined"}
+DEFINITION = re.compile(r"^(?!\s|using|#|namespace|class|struct)[^;{}()=]*?\b((?:\w+::)+)(~?\w+)\s*\(", re.M)
+
+
+def bodies(text):
+    """For each class: its name with those around it, and its body with all that stands in inner braces blanked."""
+    for found in SCOPE.finditer(text):
+        if found[1] not in ("class", "struct") or not found[3]:
+            continue
+        depth, out = 1, []
+        for char in text[found.end():]:
+            depth += {"{": 1, "}": -1}.get(char, 0)
+            if depth == 0:
+                break
+            # An inner pair of braces ends a statement as far as counting goes.
+            out.append(char if depth == 1 and char != "}" else ";" if char == "}" and depth == 1 else " ")
+        yield found.start(), found.end(), found.end() + len(out), found[3], "".join(out)
+
+
+def methods_of(name, body):
+    """The names of the methods that this class body declares."""
+    names = []
+    body = re.sub(r"\b(public|private|protected)\s*:", ";", re.sub(r"^\s*#.*$", ";", body, flags=re.M))
+    for statement in body.split(";"):
+        while (cut := re.sub(r"<[^<>]*>", "", statement)) != statement:
+            statement = cut
+        statement = re.sub(r"\[\[.*?\]\]", "", statement).strip()
+        if not statement or re.match(r"(using|friend|typedef|static_assert|class|struct|enum|union|template\s*$)\b", statement):
+            continue
+        if re.search(r"=\s*(default|delete)\s*$", statement) or re.search(r"[^=!<>]=[^=]", statement.split("(")[0]):
+            continue
+        found = METHOD.search(statement)
+        if not found or found[1] in NOT_A_NAME or found[1].startswith(("~", "operator")) or found[1] == name:
+            continue
+        if not statement[:found.start()].strip():
+            continue  # no type before the name: a call or a macro
+        names.append(found[1])
+    return names
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = root
+        self.methods = {}  # by (file, class)
+        self.files = collections.defaultdict(set)  # of definitions, by folder and class
+        for path in sorted(p for top in ROOTS for p in (root / top).rglob("*") if p.suffix in (".h", ".cpp", ".cu", ".cuh")):
+            name = str(path.relative_to(root))
+            if name not in FOREIGN:
+                self.read(name, code_only(path.read_text(encoding="utf-8", errors="replace")))
+
+    def read(self, path, text):
+        outer = []
+        for begin, start, end, name, body in bodies(text):
+            outer = [(stop, of) for stop, of in outer if begin < stop] + [(end, name)]
+            self.methods[path, "::".join(of for _, of in outer)] = len(methods_of(name.split("::")[-1], body))
+        if path.endswith(".cpp") and "/no_" not in path:  # no_x.cpp stands in x.cpp's place where a library is missing
+            for found in DEFINITION.finditer(text):
+                self.files[path.rpartition("/")[0], found[1].removesuffix("::")].add(path)
+
+    def several(self):
+        """The classes with more than one .cpp file. A function of a namespace, written with its name, is none."""
+        known = {(path.rpartition("/")[0], name) for path, name in self.methods}
+        return {key: files for key, files in sorted(self.files.items()) if len(files) > MAX_FILES and key in known}
+
+    def check(self):
+        found, larger = [], set()
+        for (path, name), count in self.methods.items():
+            limit = LARGER.get(name, (MAX_METHODS, MAX_FILES))[0]
+            larger |= {name} if count > MAX_METHODS else set()
+            if count > limit:
+                found.append(f"{path}: class {name} has {count} methods; at most {limit}: which of its ideas is another class?")
+        for (folder, name), files in self.several().items():
+            limit = LARGER.get(name, (MAX_METHODS, MAX_FILES))[1]
+            larger.add(name)
+            if len(files) > limit:
+                found.append(f"{folder}: class {name} is in {len(files)} .cpp files; at most {limit}")
+        found += [f"scripts/classes.py: {name} is within the limits; take it out of LARGER" for name in sorted(set(LARGER) - larger)]
+        return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", type=int, nargs="?", const=20, metavar="N", help="print the largest classes")
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1])
+    options = parser.parse_args()
+    tree = Tree(options.root)
+    if options.list is not None:
+        for (path, name), count in sorted(tree.methods.items(), key=lambda item: -item[1])[:options.list]:
+            print(f"{count:4} methods  {name}  {path}")
+        for (folder, name), files in tree.several().items():
+            print(f"{len(files):4} files    {name}  {' '.join(sorted(files))}")
+        return 0
+    found = tree.check()
+    for line in found:
+        print(line)
+    print(f"classes: {len(tree.methods)} classes, {len(found)} violations", file=sys.stderr)
+    return 1 if found or not tree.methods else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
