@@ -83,9 +83,12 @@ EDGES = {
                         "runtime/core", BASE],
     "runtime/execute_device": ["runtime/execute", "runtime/nccl", "runtime/controller", "runtime/backend", "runtime/device",
                                "runtime/observe", "runtime/core", BASE],
-    "runtime/engine": ["runtime/execute_device", "runtime/execute", "runtime/controller", "runtime/backend", "runtime/link",
+    # What the ranks do together, and in which order.
+    "runtime/coordinate": ["runtime/execute", "runtime/controller", "runtime/backend", "runtime/link", "runtime/observe",
+                           "runtime/rendezvous", "runtime/core", IO, BASE],
+    "runtime/engine": ["runtime/coordinate", "runtime/execute_device", "runtime/execute", "runtime/controller", "runtime/backend", "runtime/link",
                        "runtime/observe", "runtime/rendezvous", "runtime/core", IO, BASE],
-    "runtime/abi": ["runtime/engine", "runtime/execute", "runtime/mpi", "runtime/nccl", "runtime/controller", "runtime/device",
+    "runtime/abi": ["runtime/engine", "runtime/coordinate", "runtime/execute", "runtime/mpi", "runtime/nccl", "runtime/controller", "runtime/device",
                     "runtime/core", "runtime/rendezvous", "runtime/include", BASE],
     # Frameworks load this; like any other program it uses the public header alone.
     "runtime/front": ["runtime/include"],

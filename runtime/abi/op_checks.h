@@ -10,8 +10,8 @@
 
 #include "hvd/hvd.h"
 #include "runtime/base/result.h"
+#include "runtime/coordinate/set_table.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/set_table.h"
 #include "runtime/execute/submit_queue.h"
 
 namespace hvd {

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
+#include "runtime/coordinate/solo_backend.h"
 #include "runtime/engine/engine_impl.h"
-#include "runtime/engine/solo_backend.h"
 
 namespace hvd {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "runtime/backend/cpu_backend.h"
+#include "runtime/coordinate/solo_backend.h"
 #include "runtime/engine/engine_impl.h"
-#include "runtime/engine/solo_backend.h"
 #include "runtime/rendezvous/subset_store.h"
 
 namespace hvd {

@@ -1,7 +1,7 @@
 // Tensors that all ranks of a process set know: this rank's half of the response cache (controller/response_cache.h).
 // See engine_impl.h.
+#include "runtime/coordinate/submission_request.h"
 #include "runtime/engine/engine_impl.h"
-#include "runtime/engine/submission_request.h"
 
 namespace hvd {
 namespace {

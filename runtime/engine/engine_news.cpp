@@ -1,7 +1,7 @@
 // The events that wake the engine: submissions, frames, notices, ends of links, the request to leave. See
 // engine_impl.h.
+#include "runtime/coordinate/submission_request.h"
 #include "runtime/engine/engine_impl.h"
-#include "runtime/engine/submission_request.h"
 
 namespace hvd {
 namespace {

@@ -1,7 +1,7 @@
 // Mesh holds all connections of a rank to other ranks. They are made once, when the ranks join.
 //
 //  - control: a stream socket between the coordinator (rank 0) and every other rank, a unix socket within its node and
-//    TCP between nodes; the engine talks over it (engine/control_channel.h).
+//    TCP between nodes; the engine talks over it (coordinate/control_channel.h).
 //  - data between nodes: one TCP connection between the leaders of every two nodes.
 //  - data within a node: one shared memory segment of all its ranks (link/shm_segment.h), a memfd handed over by the
 //    leader, so that nothing is left in /dev/shm however the ranks die.

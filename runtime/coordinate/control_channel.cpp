@@ -1,4 +1,4 @@
-#include "runtime/engine/control_channel.h"
+#include "runtime/coordinate/control_channel.h"
 
 #include <errno.h>
 #include <sys/socket.h>

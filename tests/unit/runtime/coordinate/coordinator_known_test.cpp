@@ -1,7 +1,7 @@
 // The coordinator, where ranks send bits for what they know and messages for the rest.
 #include <doctest/doctest.h>
 
-#include "runtime/engine/coordinator.h"
+#include "runtime/coordinate/coordinator.h"
 
 namespace hvd {
 namespace {

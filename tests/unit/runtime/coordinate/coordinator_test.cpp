@@ -1,4 +1,4 @@
-#include "runtime/engine/coordinator.h"
+#include "runtime/coordinate/coordinator.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/autotune_log.h"
+#include "runtime/coordinate/autotune_log.h"
 
 #include <errno.h>
 #include <fcntl.h>

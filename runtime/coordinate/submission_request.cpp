@@ -1,4 +1,4 @@
-#include "runtime/engine/submission_request.h"
+#include "runtime/coordinate/submission_request.h"
 
 #include <bit>
 
