@@ -35,7 +35,6 @@ LARGER = {
     "hvd_ctx": (32, 1),
     "CudaDevice": (33, 1),
     "Device": (31, 1),
-    "Engine::Impl": (98, 9),
     "FormReader": (30, 3),
     "SshConversation": (30, 2),
     "NodeCollectives": (30, 2),

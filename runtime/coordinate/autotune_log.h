@@ -1,4 +1,5 @@
-// AutotuneLog is the file to which the coordinator writes what the Autotuner has tried, in Horovod's columns:
+// AutotuneLog reports what the Autotuner has tried, on the coordinator: in the job's log, and in a file with Horovod's
+// columns if one is named.
 //
 //   hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,
 //   tensor_fusion_threshold,score
@@ -12,6 +13,7 @@
 #include <string>
 
 #include "runtime/base/fd.h"
+#include "runtime/base/log.h"
 #include "runtime/base/result.h"
 #include "runtime/controller/autotuner.h"
 
@@ -19,14 +21,17 @@ namespace hvd {
 
 class AutotuneLog {
  public:
-  // Creates the file, or replaces it.
-  static Result<AutotuneLog> create(const std::string& path, bool is_hierarchical, bool has_cache);
-  Result<void> write(const Autotuner::Trial& trial);
+  // Creates the file, or replaces it; an empty path names none. If it cannot be written, that is logged and the search
+  // goes on, because training matters more.
+  AutotuneLog(const std::string& path, bool is_hierarchical, bool has_cache, Log& log);
+  void report(const Autotuner::News& news);
 
  private:
-  AutotuneLog(Fd fd, std::string first_columns) : fd_(std::move(fd)), first_columns_(std::move(first_columns)) {}
   Result<void> write(const std::string& line);
+  // Logs a failure, after which there is no file any more.
+  void keep_if(const Result<void>& written);
 
+  Log& log_;
   Fd fd_;
   std::string first_columns_;
 };

@@ -96,7 +96,7 @@ class Engine {
   [[nodiscard]] int node_cores() const;
 
  private:
-  class Impl;
+  struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

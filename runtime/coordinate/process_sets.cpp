@@ -1,0 +1,86 @@
+#include "runtime/coordinate/process_sets.h"
+
+#include <numeric>
+
+#include "runtime/backend/cpu_backend.h"
+#include "runtime/coordinate/solo_backend.h"
+#include "runtime/rendezvous/subset_store.h"
+
+namespace hvd {
+
+Result<std::unique_ptr<Backend>> make_backend(BackendMaker* maker, const Tuning& tuning, int process_set,
+                                              const std::vector<int>& ranks, Mesh& mesh) {
+  if (maker != nullptr) {
+    return maker->make(process_set, ranks, mesh);
+  }
+  return std::unique_ptr<Backend>(new CpuBackend(mesh, tuning));
+}
+
+void count_step(SetCounters& counters, std::span<PendingOp* const> ops, std::uint64_t known_at, std::uint64_t began) {
+  SetCounters::Step step;
+  step.move_ticks = ticks_between(began, ticks_now());
+  for (const PendingOp* op : ops) {
+    if (op->asked_at == 0) {
+      continue;  // a stand-in, which this rank did not ask for
+    }
+    ++step.operations;
+    step.bytes += has_no_tensor(op->what.kind) ? 0 : input_bytes(op->what);
+    step.negotiate_ticks += ticks_between(op->asked_at, known_at);
+    step.wait_ticks += ticks_between(known_at, began);
+  }
+  counters.add(step);
+}
+
+ProcessSets::ProcessSets(const Settings& settings, SetTable& table, Counters& counters)
+    : settings_(settings), table_(table), counters_(counters) {
+  std::vector<int> ranks(static_cast<std::size_t>(settings_.map.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  ProcessSet& all = sets_[0];
+  all.executor.emplace(settings_.map, ranks, settings_.backend);
+  all.counters = counters_.of(0);
+  all.bits.emplace(0, settings_.map.size);
+  table_.put(0, std::move(ranks), settings_.map, quick_path_of(settings_.mesh), all.counters);
+}
+
+// Returns null if the ranks of the mesh are on several nodes, or if there is only one.
+std::shared_ptr<QuickPath> ProcessSets::quick_path_of(const Mesh* mesh) const {
+  const bool is_possible = mesh != nullptr && mesh->map().node_count == 1 && mesh->shm() != nullptr &&
+                           (settings_.maker == nullptr || settings_.maker->keeps_quick_path());
+  return is_possible ? std::make_shared<QuickPath>(mesh->shm(), settings_.tuning) : nullptr;
+}
+
+Result<ProcessSet*> ProcessSets::add(int number, const std::vector<int>& ranks, Timeline* timeline,
+                                     Interrupt& interrupt) {
+  const auto map = map_among(settings_.map, ranks);
+  const Deadline deadline = Deadline::after(settings_.time_to_meet);
+  ProcessSet set;
+  if (ranks.size() == 1) {
+    set.backend = std::make_unique<SoloBackend>();
+  } else {
+    SubsetStore store(*settings_.store, "set-" + std::to_string(number) + "/", ranks, interrupt);
+    if (!map) {
+      HVD_TRY(Mesh::stay_out(store, deadline));
+    } else {
+      MeshOptions options = settings_.mesh_options;
+      options.has_control = false;
+      HVD_TRY_ASSIGN(set.mesh, Mesh::join(*map, store, options, settings_.log, deadline));
+      HVD_TRY_ASSIGN(set.backend, make_backend(settings_.maker.get(), settings_.tuning, number, ranks, *set.mesh));
+    }
+  }
+  if (map) {
+    set.executor.emplace(*map, ranks, *set.backend);
+    set.executor->trace_to(timeline);
+    set.counters = counters_.of(number);
+    set.bits.emplace(number, map->size);
+  }
+  table_.put(number, ranks, map, quick_path_of(set.mesh.get()), set.counters);
+  return &sets_.emplace(number, std::move(set)).first->second;
+}
+
+void ProcessSets::remove(int number) {
+  table_.remove(number);
+  sets_.erase(number);
+  counters_.remove(number);
+}
+
+}  // namespace hvd
