@@ -142,6 +142,31 @@ PURE = ["launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check
 NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \
               r"|\"runtime/(io/\w+|base/(fd|log))\.h\""
 
+# All variables that can change and that no object owns: the file, how many, and why an object cannot own them.
+GLOBALS = {
+    "runtime/abi/default_context.cpp": (1, "hvd_init() and its like name no context"),
+    "runtime/abi/fence.cpp": (2, "hvd_last_error() is per thread; a callback may not call back"),
+    "runtime/abi/context.cpp": (1, "a handle of an earlier job may not name an operation of a later one"),
+    "runtime/mpi/mpi_process.cpp": (1, "MPI can be initialised once in a process"),
+    "runtime/base/process_mark.h": (1, "pthread_atfork takes no argument"),
+    "runtime/execute_device/device_plane.cpp": (2, "what a device still uses may not be destroyed"),
+    "runtime/rendezvous/crypto.cpp": (2, "OpenSSL's objects outlive the static objects that use them"),
+    "runtime/front/completion_pool.cpp": (1, "frameworks pass no context to what they call"),
+    "runtime/front/tensorflow/call.cpp": (1, "as above"),
+    "runtime/front/tensorflow/done_callback.cpp": (2, "as above"),
+    "runtime/front/tensorflow/plugin.cpp": (1, "as above"),
+    "runtime/front/tensorflow/tf_library.cpp": (1, "as above"),
+    "runtime/front/xla/collective.cpp": (2, "as above"),
+    "launcher/ssh/ssh_session.cpp": (2, "libssh2 can be initialised once in a process"),
+}
+GLOBAL = re.compile(
+    r"\bthread_local\b(?!\s+const\b)"
+    # of a function or a class
+    r"|^\s+static\s+(?!const\b|constexpr\b|inline\b)[\w:<>, ]+?[ *&]+(?:const\s+)?[a-z]\w*\s*(?:=|;|\{\w*\};)"
+    # of a namespace, whose lines are not indented
+    r"|^(?:static |inline )?(?!(?:static |inline )?(?:using|return|namespace|const|typedef|struct|class|enum|union|else|template"
+    r"|extern|static_assert|constexpr|concept|friend|thread_local)\b)[A-Za-z_][\w:<>, *]* [*&]?\w+(?:\[\w*\])?\s*(?:=[^=].*;|;|\{.*\};)$")
+
 MAX_LINES = {"tests": 800, "": 600}
 # A room that is fuller is divided.
 MAX_FILES = 30
@@ -256,6 +281,14 @@ class Checker:
                     where = f"only in {', '.join(homes)}" if homes else "nowhere"
                     self.say(path, number, f"{name}() is called {where}: {why}")
 
+    def check_globals(self, path, lines):
+        found = [number for number, line in enumerate(lines, 1) if GLOBAL.search(line)]
+        count, _ = GLOBALS.get(path, (0, ""))
+        for number in found[count:]:
+            self.say(path, number, "a variable that no object owns; own it, or add it to GLOBALS in scripts/layers.py with the reason")
+        if len(found) < count:
+            self.say(path, 1, f"{len(found)} variables that no object owns, not {count}: lower GLOBALS in scripts/layers.py")
+
     def check_unit_test(self, path):
         source = path.rpartition("/")[0].removeprefix(UNIT_TESTS).strip("/")
         if source not in EDGES or not (self.root / source).is_dir():
@@ -273,6 +306,8 @@ class Checker:
         code = code_only(text).splitlines()
         if not path.startswith("scripts/"):
             self.check_calls(path, code, lines)
+        if not path.startswith(("scripts/", "tests/")):
+            self.check_globals(path, code)
         if path.startswith(UNIT_TESTS + "/") and path.endswith("_test.cpp"):
             self.check_unit_test(path)
         if path.endswith(".h"):
@@ -323,6 +358,9 @@ def explain():
         print(f"  {name + '()':22} → {', '.join(homes) or '(none)'}: {why}")
     for name, (_, why) in IN_TESTS.items():
         print(f"  {name + '()':22} → not in tests: {why}")
+    print("\nFile → the variables in it that no object owns")
+    for path, (count, why) in GLOBALS.items():
+        print(f"  {path:44} {count}: {why}")
     print(f"\nWithout I/O, clock and environment: {', '.join(PURE)}")
     print(f"Lines per file: at most {MAX_LINES['']}, in tests {MAX_LINES['tests']}")
     print(f"C++ files in a folder: at most {MAX_FILES}")

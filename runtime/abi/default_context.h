@@ -1,5 +1,5 @@
 // DefaultContext is the process's one job, for callers that pass no context. It is one of the runtime's few mutable
-// globals; the process's MPI (mpi_process.h) is another.
+// globals, which scripts/layers.py --explain lists.
 //
 // Joining and leaving take seconds. They run outside the lock, marked by a state that other threads wait for. The
 // atfork handlers hold the lock across a fork, so that a child finds it usable and gets an error instead of a hang.
