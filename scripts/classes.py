@@ -37,11 +37,6 @@ LARGER = {
     "Device": (31, 1),
     "FormReader": (30, 3),
     "SshConversation": (30, 2),
-    "NodeCollectives": (30, 2),
-    "CpuBackend": (30, 4),
-    "Executor": (30, 2),
-    "DeviceExecutor": (30, 2),
-    "MpiBackend": (30, 2),
 }
 
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum(?:\s+class)?)\s+((?:HVD_\w+(?:\([^)]*\))?\s+)*)([\w:]+)?([^;{}()=]*)\{")

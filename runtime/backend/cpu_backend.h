@@ -53,7 +53,7 @@ class CpuBackend final : public Backend {
   Result<void> exchange_within_node(const void* input, const AlltoallLayout& layout, void* out, Interrupt& interrupt);
   Result<void> exchange_with_nodes(const void* input, const AlltoallLayout& layout, void* out, int distance,
                                    Interrupt& interrupt);
-  // These are in cpu_allreduce.cpp.
+  // The parts of an allreduce.
   std::span<const Piece> scaled(std::span<const Piece> pieces, Dtype dtype, Scale scale);
   Result<void> run_segments(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                             Interrupt& interrupt);

@@ -40,7 +40,7 @@ class Executor {
   Result<void> allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> adasum(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt);
-  // These split tensors by rank along dimension 0 (executor_rows.cpp).
+  // These split tensors by rank along dimension 0.
   Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> reducescatter(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> alltoall(PendingOp& op, Interrupt& interrupt);

@@ -73,7 +73,7 @@ class DeviceExecutor {
   Result<void> reducescatter(std::span<PendingOp* const> ops, DeviceBatch& batch, Interrupt& interrupt);
   Result<void> alltoall(PendingOp& op, DeviceBatch& batch, Interrupt& interrupt);
 
-  // The next functions move data through the host (device_staging.cpp).
+  // The next functions move data through the host.
   Result<void> run_staged(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
                           Interrupt& interrupt);
   Result<std::uint8_t*> reserve_pinned(std::size_t size_bytes, DeviceBatch& batch);
