@@ -1,27 +1,24 @@
 #include "runtime/execute_device/device_setup.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 
-#include <stdlib.h>
-
+#include "runtime/base/bytes.h"
 #include "runtime/device/kernels.h"
 
 namespace hvd {
 namespace {
 
-// Answer is what each rank sends about whether a step succeeded.
-struct Answer {
-  std::uint8_t is_well = 1;
-  std::array<char, 255> why{};
-};
-static_assert(sizeof(Answer) == 256);
+// An answer says whether a step has succeeded: u8 is_well | u32 length | the error's text | zeros.
+constexpr std::size_t kAnswerBytes = 256;
 
-template <std::size_t size>
-void put(std::array<char, size>& text, const std::string& words) {
-  words.copy(text.data(), size - 1);
+// Appends as much of the text as fits, and zeros to the full size.
+std::string with_text(ByteWriter writer, std::string_view words, std::size_t size_bytes) {
+  writer.text(words.substr(0, size_bytes - writer.str().size() - sizeof(std::uint32_t)));
+  std::string message = std::move(writer).str();
+  message.resize(size_bytes, '\0');
+  return message;
 }
 
 std::string version_text(int version) {
@@ -33,11 +30,15 @@ std::string rank_text(int rank) {
   return "rank " + std::to_string(rank);
 }
 
-template <typename T>
-Result<std::vector<T>> exchange(const DeviceParty& party, const T& own, Interrupt& interrupt) {
-  std::vector<T> all(party.ranks.size());
-  const std::vector<std::size_t> sizes(party.ranks.size(), sizeof(T));
-  HVD_TRY(party.host.allgather(&own, sizes, all.data(), interrupt));
+// Returns the messages of all ranks of the party, which have the same size.
+Result<std::vector<std::string>> exchange(const DeviceParty& party, const std::string& own, Interrupt& interrupt) {
+  const std::vector<std::size_t> sizes(party.ranks.size(), own.size());
+  std::string joined(party.ranks.size() * own.size(), '\0');
+  HVD_TRY(party.host.allgather(own.data(), sizes, joined.data(), interrupt));
+  std::vector<std::string> all;
+  for (std::size_t at = 0; at < joined.size(); at += own.size()) {
+    all.push_back(joined.substr(at, own.size()));
+  }
   return all;
 }
 
@@ -56,8 +57,7 @@ std::string why_not(std::span<const DeviceFacts> facts, const std::vector<int>& 
   for (std::size_t i = 0; i < facts.size(); ++i) {
     const DeviceFacts& rank_facts = facts[i];
     if (rank_facts.has_device == 0 || rank_facts.has_kernels == 0 || rank_facts.nccl == 0) {
-      return rank_text(ranks[i]) + ": " +
-             std::string(rank_facts.why.data(), ::strnlen(rank_facts.why.data(), rank_facts.why.size()));
+      return rank_text(ranks[i]) + ": " + rank_facts.why;
     }
     if (rank_facts.nccl != facts.front().nccl) {
       return rank_text(ranks.front()) + " has NCCL " + version_text(facts.front().nccl) + ", but " +
@@ -73,6 +73,28 @@ std::string why_not(std::span<const DeviceFacts> facts, const std::vector<int>& 
 }
 
 }  // namespace
+
+std::string DeviceFacts::encode() const {
+  ByteWriter writer;
+  writer.u8(has_device).u8(has_kernels).u16(kinds).i32(nccl).raw(uuid.data(), uuid.size());
+  return with_text(std::move(writer), why, kBytes);
+}
+
+Result<DeviceFacts> DeviceFacts::decode(std::string_view bytes) {
+  ByteReader reader(bytes);
+  DeviceFacts facts;
+  facts.has_device = reader.u8();
+  facts.has_kernels = reader.u8();
+  facts.kinds = reader.u16();
+  facts.nccl = reader.i32();
+  const Bytes uuid = reader.take(facts.uuid.size());
+  std::copy(uuid.begin(), uuid.end(), facts.uuid.begin());
+  facts.why = reader.text();
+  if (!reader.ok() || bytes.size() != kBytes) {
+    return Error(Code::kProtocol, "what came is no description of a device");
+  }
+  return facts;
+}
 
 DevicePlan plan_devices(std::span<const DeviceFacts> facts, const std::vector<int>& ranks) {
   DevicePlan plan;
@@ -99,12 +121,12 @@ DeviceFacts make_facts(const DeviceOptions& options, const Result<std::shared_pt
     rank_facts.kinds = static_cast<std::uint16_t>(rank_facts.kinds | (options.uses_nccl[kind] ? 1U << kind : 0U));
   }
   if (!nccl.ok()) {
-    put(rank_facts.why, nccl.error().message());
+    rank_facts.why = nccl.error().message();
   } else {
     rank_facts.nccl = nccl.value()->version();
   }
   if (!device.ok()) {
-    put(rank_facts.why, device.error().message());
+    rank_facts.why = device.error().message();
     return rank_facts;
   }
   rank_facts.has_device = 1;
@@ -112,26 +134,35 @@ DeviceFacts make_facts(const DeviceOptions& options, const Result<std::shared_pt
   const auto kernel = device.value()->kernel(move_kernel(Dtype::kFloat32, Dtype::kFloat32, 1.0, true));
   rank_facts.has_kernels = kernel.ok() ? 1 : 0;
   if (!kernel.ok() && nccl.ok()) {
-    put(rank_facts.why, kernel.error().message());
+    rank_facts.why = kernel.error().message();
   }
   return rank_facts;
 }
 
 Result<std::vector<DeviceFacts>> exchange_facts(const DeviceParty& party, const DeviceFacts& own,
                                                 Interrupt& interrupt) {
-  return exchange(party, own, interrupt);
+  HVD_TRY_ASSIGN(const std::vector<std::string> messages, exchange(party, own.encode(), interrupt));
+  std::vector<DeviceFacts> all;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    auto facts = DeviceFacts::decode(messages[i]);
+    if (!facts.ok()) {
+      return facts.error().with_context(rank_text(party.ranks[i]));
+    }
+    all.push_back(std::move(facts).value());
+  }
+  return all;
 }
 
 Result<std::string> agree(const DeviceParty& party, const Result<void>& own, Interrupt& interrupt) {
-  Answer answer;
-  if (!own.ok()) {
-    answer.is_well = 0;
-    put(answer.why, own.error().message());
-  }
-  HVD_TRY_ASSIGN(const std::vector<Answer> all, exchange(party, answer, interrupt));
+  const std::string why = own.ok() ? std::string() : own.error().message();
+  HVD_TRY_ASSIGN(const std::vector<std::string> all,
+                 exchange(party, with_text(ByteWriter().u8(own.ok() ? 1 : 0), why, kAnswerBytes), interrupt));
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].is_well == 0) {
-      return rank_text(party.ranks[i]) + ": " + std::string(all[i].why.data(), ::strnlen(all[i].why.data(), 255));
+    ByteReader reader(all[i]);
+    const bool is_well = reader.u8() != 0;
+    const std::string text = reader.text();
+    if (!is_well || !reader.ok()) {
+      return rank_text(party.ranks[i]) + ": " + text;
     }
   }
   return std::string();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/backend/backend.h"
@@ -29,16 +30,24 @@ struct DeviceOptions {
   bool completes_early = false;
 };
 
-// DeviceFacts describes what a rank has. It has the same size on all ranks, since its bytes are sent unchanged.
+// DeviceFacts describes what a rank has.
+//
+// On the wire, little-endian: u8 has_device | u8 has_kernels | u16 kinds | i32 nccl | 16 bytes uuid | u32 length of why
+// | why | zeros. It has kBytes on all ranks, so that they need not agree on sizes first.
 struct DeviceFacts {
+  static constexpr std::size_t kBytes = 256;
+
   std::uint8_t has_device = 0;
   std::uint8_t has_kernels = 0;
   std::uint16_t kinds = 0;  // bits: the kinds for which the rank wants NCCL
   std::int32_t nccl = 0;    // version; 0: none
   DeviceUuid uuid{};
-  std::array<char, 232> why{};  // why there is no NCCL, device or kernels
+  std::string why{};  // why there is no NCCL, device or kernels; its end is cut off on the wire if it is too long
+
+  [[nodiscard]] std::string encode() const;
+  // Refuses what is no such message.
+  static Result<DeviceFacts> decode(std::string_view bytes);
 };
-static_assert(sizeof(DeviceFacts) == 256);
 
 struct DevicePlan {
   std::uint16_t kinds = 0;   // bits: the kinds that NCCL does; 0: none, and there is no communicator
@@ -58,7 +67,7 @@ struct DeviceParty {
   Backend& host;
 };
 
-// Makes this rank's facts; an error's text goes to `why`, cut off to fit.
+// Makes this rank's facts; an error's text goes to `why`.
 DeviceFacts make_facts(const DeviceOptions& options, const Result<std::shared_ptr<Device>>& device,
                        const Result<std::shared_ptr<const NcclLibrary>>& nccl);
 Result<std::vector<DeviceFacts>> exchange_facts(const DeviceParty& party, const DeviceFacts& own, Interrupt& interrupt);

@@ -24,12 +24,8 @@ DeviceFacts facts_of(std::uint8_t gpu) {
 DeviceFacts lacking(std::uint8_t DeviceFacts::* what, const std::string& why) {
   DeviceFacts made = facts_of(9);
   made.*what = 0;
-  why.copy(made.why.data(), made.why.size() - 1);
+  made.why = why;
   return made;
-}
-
-std::string why_of(const DeviceFacts& made) {
-  return made.why.data();
 }
 
 }  // namespace
@@ -69,7 +65,7 @@ TEST_CASE("an NCCL that cannot share a GPU sends all through the host, and the f
 TEST_CASE("one rank without device, kernels or NCCL sends all through the host, and is named with its reason") {
   DeviceFacts without_nccl = facts_of(9);
   without_nccl.nccl = 0;
-  std::string("no NCCL: none here").copy(without_nccl.why.data(), 200);
+  without_nccl.why = "no NCCL: none here";
   const std::pair<DeviceFacts, const char*> all[] = {
       {lacking(&DeviceFacts::has_device, "no CUDA driver"), "rank 3: no CUDA driver"},
       {lacking(&DeviceFacts::has_kernels, "no device code"), "rank 3: no device code"},
@@ -116,7 +112,34 @@ TEST_CASE("a rank's facts_of says what it lacks, the device before NCCL, and no 
   CHECK(made.has_device == 0);
   CHECK(made.has_kernels == 0);
   CHECK(made.nccl == 0);
-  CHECK(why_of(made) == ("no device" + std::string(1000, '!')).substr(0, made.why.size() - 1));
+  CHECK(made.why == "no device" + std::string(1000, '!'));
+}
+
+TEST_CASE("what a rank has comes back from its message; a long reason loses its end, and all messages have one size") {
+  DeviceFacts sent = facts_of(7);
+  sent.kinds = 0x1234;
+  sent.why = "no device" + std::string(1000, '!');
+  const std::string message = sent.encode();
+  REQUIRE(message.size() == DeviceFacts::kBytes);
+  CHECK(DeviceFacts().encode().size() == DeviceFacts::kBytes);
+  const auto came = DeviceFacts::decode(message);
+  REQUIRE(came.ok());
+  CHECK(came.value().has_device == 1);
+  CHECK(came.value().has_kernels == 1);
+  CHECK(came.value().kinds == 0x1234);
+  CHECK(came.value().nccl == 23000);
+  CHECK(came.value().uuid == sent.uuid);
+  CHECK(came.value().why == ("no device" + std::string(1000, '!')).substr(0, 228));
+}
+
+TEST_CASE("a message that is cut off, or whose text is longer than it, is refused") {
+  const std::string message = facts_of(7).encode();
+  CHECK_FALSE(DeviceFacts::decode(message.substr(0, message.size() - 1)).ok());
+  CHECK_FALSE(DeviceFacts::decode("").ok());
+  std::string endless = message;
+  endless[24] = '\xff';
+  CHECK_FALSE(DeviceFacts::decode(endless).ok());
+  CHECK(DeviceFacts::decode(endless).error().code() == Code::kProtocol);
 }
 
 }  // namespace hvd
