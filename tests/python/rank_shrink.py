@@ -36,6 +36,8 @@ def train_all():
         while state.step < STEPS:
             # It stays at one step, and commits, until the one that was lost has come back.
             is_waiting = KIND == "return" and state.step == KILLED_AT + 1 and hvd.size() < 3 and not (FOLDER / "back").exists()
+            if state.step == KILLED_AT and hvd.size() == 3:
+                hvd.barrier()  # all have made the commit, to which those that stay go back
             if state.step == KILLED_AT and ME in LOST and not (FOLDER / f"{ME}.killed").exists():
                 (FOLDER / f"{ME}.killed").touch()
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -261,6 +261,20 @@ def case_elastic_sampler():
     assert list(few) == [0] and len(few) == 1
 
 
+def case_elastic_samplers_of_ranks_with_batches_of_different_sizes():
+    samplers = [hvd.elastic.ElasticSampler(range(count)) for count in (1000, 500)]
+    state = hvd.elastic.TorchState(first=samplers[0], second=samplers[1])
+    samplers[0].record_batch(0, RANK + 1)
+    samplers[1].record_batch(0, 2 * RANK)
+    state.commit()
+    for sampler, done in zip(samplers, (SIZE * (SIZE + 1) // 2, SIZE * (SIZE - 1))):
+        sampler.record_batch(1, 3)  # is lost
+        state.restore()
+        assert sampler.processed_num == done
+        left = {index for part in hvd.allgather_object(list(sampler)) for index in part}
+        assert len(left) == len(sampler.dataset) - done
+
+
 # ---- training equals one process's ----
 
 

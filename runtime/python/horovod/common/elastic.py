@@ -26,16 +26,24 @@ MAX_FAILURES_WITHOUT_COMMIT = 3
 _LOOK_S = 0.01
 
 
-def _any_of_all(*flags: bool) -> List[bool]:
-    """Returns for each flag whether it is true on any rank of the job."""
+def _tell_all(flags: Sequence[bool], numbers: Sequence[int]) -> Tuple[List[bool], List[List[int]]]:
+    """Returns for each flag whether it is true on any rank of the job, and the numbers of each rank, in rank order.
+
+    All ranks have equally many numbers, and none is negative. One small reduction brings both, so that a rank which has
+    one of them has the other.
+    """
     if not is_initialized() or size() == 1:
-        return list(flags)
-    own, result = (ctypes.c_int32 * len(flags))(*flags), (ctypes.c_int32 * len(flags))()
-    plan = _lib.Plan(_lib.ALLREDUCE, _lib.INT32, (len(flags),), "elastic.told", _lib.MAX)
+        return list(flags), [list(numbers)]
+    count = len(flags) + size() * len(numbers)
+    own, result = (ctypes.c_int64 * count)(*flags), (ctypes.c_int64 * count)()
+    first = len(flags) + rank() * len(numbers)
+    own[first : first + len(numbers)] = list(numbers)
+    plan = _lib.Plan(_lib.ALLREDUCE, _lib.INT64, (count,), "elastic.told", _lib.MAX)
     status = _wait.call(plan.execute, ctypes.addressof(own), ctypes.addressof(result))
     if status:
         raise HorovodInternalError(_lib.last_error(), status)
-    return [bool(flag) for flag in result]
+    begins = [len(flags) + other * len(numbers) for other in range(size())]
+    return [bool(flag) for flag in result[: len(flags)]], [result[begin : begin + len(numbers)] for begin in begins]
 
 
 # What a rank's state is when the ranks synchronise.
@@ -146,18 +154,27 @@ class State:
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
-        """Saves the state, to which a failure will return, then calls `check_host_updates`."""
+        """Calls `check_host_updates`, then saves the state, to which a failure will return.
+
+        In this order, because what is saved must say what every rank has processed, also one that is lost afterwards. So
+        a rank that is lost on the way to a commit takes all back to the commit before.
+        """
+        interrupt = None
+        try:
+            self.check_host_updates()
+        except HostsUpdatedInterrupt as told:
+            interrupt = told
         self.save()
         self._commits += 1
         _failure.note_commit()
-        try:
-            self.check_host_updates()
-        except HostsUpdatedInterrupt:
+        if interrupt is not None:
             self._standing = _SAVED
-            raise
+            raise interrupt
 
     def check_host_updates(self) -> None:
-        """Raises HostsUpdatedInterrupt on every rank if one of them was told that processes have come or are to go."""
+        """Raises HostsUpdatedInterrupt on every rank if one of them was told that processes have come or are to go.
+
+        All ranks call it, and are told what the others have processed."""
         result = HostUpdateResult.no_update
         for when, what in self._host_messages.take():
             if when > self._last_updated_timestamp:
@@ -166,9 +183,17 @@ class State:
         is_told = has_changed or result != HostUpdateResult.no_update
         # Whoever comes needs the others' state. Whether somebody comes must be agreed, since all synchronise or none.
         needs_sync = has_changed or result not in (HostUpdateResult.no_update, HostUpdateResult.removed)
-        is_told, needs_sync = _any_of_all(is_told, needs_sync)
+        (is_told, needs_sync), progress = _tell_all((is_told, needs_sync), self._progress())
+        self._take_progress(progress)
         if is_told:
             raise HostsUpdatedInterrupt(not needs_sync)
+
+    def _progress(self) -> List[int]:
+        """Returns numbers that say what of its data this rank has processed. All ranks are told them at each commit."""
+        return []
+
+    def _take_progress(self, progress: List[List[int]]) -> None:
+        """Takes what `_progress` has returned on each rank, in rank order."""
 
     def save(self) -> None:
         """Keeps the state in memory."""

@@ -14,7 +14,7 @@ from horovod.common.elastic import ObjectState
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
-from horovod.torch.mpi_ops import is_initialized, rank
+from horovod.torch.mpi_ops import rank
 
 
 def _is_plain(value: Any) -> bool:
@@ -138,11 +138,7 @@ class SamplerStateHandler(StateHandler):
         self._saved = self.value.state_dict()
 
     def restore(self) -> None:
-        if is_initialized():
-            self.value.load_state_dict(self._saved)
-        else:  # this rank has left the job; samples are divided when it has joined again
-            self.value.epoch = self._saved["epoch"]
-            self.value.processed_num = self._saved["processed_num"]
+        self.value.load_state_dict(self._saved)
 
     def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
         state = broadcast_object(self.value.state_dict(), root_rank, process_set=process_set)
@@ -254,10 +250,11 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Gives all ranks the state of the rank that has committed most.
+        """Gives all ranks the state of the rank that has committed most, and divides what its samplers have left.
 
-        After a restart that is one which was there before, whatever its number is. Only those that do not have it
-        receive it, each from a rank on its own node if one there has it; nobody is sent anything after a loss.
+        After a restart that is a rank which was there before, whatever its number is now. Only ranks without the state
+        receive it, each from one on its own node if that has it. So after a loss nobody is sent anything, but where the
+        loss came during a commit that some have made and others have not.
         """
         handlers = list(self._handlers.values())
         # A handler of the script's own may know nothing of process sets.
@@ -269,11 +266,22 @@ class TorchState(ObjectState):
             self._share_objects(root, lambda values: broadcast_object(values, root, process_set=process_set))
 
         self._share(send, among_all)
+        for sampler in self._samplers():
+            sampler.reset()
 
     def reset(self) -> None:
-        for handler in self._handlers.values():
-            if isinstance(handler.value, ElasticSampler):
-                handler.value.reset()
+        for sampler in self._samplers():
+            sampler.reset()
+
+    def _samplers(self) -> List[ElasticSampler]:
+        return [handler.value for handler in self._handlers.values() if isinstance(handler.value, ElasticSampler)]
+
+    def _progress(self) -> List[int]:
+        return [sampler.count() for sampler in self._samplers()]
+
+    def _take_progress(self, progress: List[List[int]]) -> None:
+        for sampler, counts in zip(self._samplers(), zip(*progress)):
+            sampler.take_counts(counts)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
