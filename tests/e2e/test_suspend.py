@@ -11,19 +11,12 @@ import pytest
 from hvdrun import HVDRUN, PYTHON, env_with, guardian_and_agent, read_until, start, wait_until_gone, without_progress
 from lab import wait_until
 from patience import PATIENCE
+from stopped import await_states
 from ways import WAYS, way  # noqa: F401  (a fixture)
 
 # A rank: tells its process, and goes when it is let.
 WAITS = [*PYTHON, "-uc", "import os, sys, time\nprint('pid', os.getpid())\n"
          "while not os.path.exists(sys.argv[1] + '/go'): time.sleep(0.05)\nprint('went')"]
-
-
-def state_of(pid):
-    """The kernel's letter for it; None when it is gone."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return None
 
 
 def begin(way, folder, marker, **options):
@@ -32,10 +25,6 @@ def begin(way, folder, marker, **options):
     job = start("-q", *way, *WAITS, folder, env=env_with(marker), **({"process_group": 0} | options))
     lines = read_until(job.stdout, r"pid \d+", 3)
     return job, [int(pid) for pid in re.findall(r"pid (\d+)", "".join(lines))]
-
-
-def await_states(pids, are_stopped):
-    wait_until(lambda: all((state_of(pid) == "T") == are_stopped for pid in pids), f"processes {pids}: {are_stopped}")
 
 
 def end_well(job, folder, count):

@@ -1,5 +1,5 @@
 """Elastic training that tells its sizes: each step counts itself once over all ranks, and each rank prints "size N" when it
-begins, and begins again.
+begins, and begins again, and "told" with the cause when it is thrown out of a generation.
 
 Argument: it ends at this step. A file's existence may hold it up: it does not end before PATH exists.
 """
@@ -12,8 +12,20 @@ import time
 import torch
 
 import horovod.torch as hvd
+from horovod.common.exceptions import HorovodInternalError
 
 STEPS, GATE = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""
+
+
+def tells(train):
+    def telling(state):
+        try:
+            train(state)
+        except HorovodInternalError as error:
+            print(f"told: {error}", flush=True)
+            raise
+
+    return telling
 
 
 def main():
@@ -23,13 +35,15 @@ def main():
     longest, last, size = 0.0, time.monotonic(), 0
 
     @hvd.elastic.run
+    @tells
     def train(state):
         nonlocal longest, last, size
         size = 0
         while state.step < STEPS or (GATE and not is_open()):
             if hvd.size() != size:
                 size = hvd.size()
-                print(f"size {size} rank {hvd.rank()} local {hvd.local_rank()} of {hvd.local_size()} step {state.step}", flush=True)
+                print(f"size {size} rank {hvd.rank()} local {hvd.local_rank()} of {hvd.local_size()} step {state.step} "
+                      f"pid {os.getpid()}", flush=True)  # fmt: skip
             total = hvd.allreduce(torch.ones(1), op=hvd.Sum, name="work").item()
             assert total == hvd.size()
             state.step += 1
