@@ -300,5 +300,25 @@ def case_an_elastic_state_goes_back_to_the_last_commit_after_an_error_in_a_progr
     assert failures == ([2] if SIZE > 1 else [])
 
 
+def case_what_an_elastic_state_does_not_cover_is_named():
+    params = {"odd": jnp.ones((3, 2)), "deep": [{"odder": jnp.zeros(2)}]}
+    kept = {"odd": jnp.ones(3)}
+    moments = optax.adam(0.1).init(params)
+    odd_data = jnp.ones((5, 5))
+
+    def lines(**values):
+        found = hvd.elastic.check(hvd.elastic.JaxState(kept=kept, step=0, **values))
+        return [line for line in found if "odd" in line or "Adam" in line]
+
+    forgotten = [
+        "dict of odd, deep: a pytree, of which 8 numbers are not in the state",
+        "tuple of EmptyState, ScaleByAdamState: a pytree, of which 16 numbers are not in the state",
+    ]
+    assert lines() == forgotten, lines()
+    assert lines(params=params) == forgotten[1:] and lines(moments=moments) == forgotten[:1]
+    assert lines(params=params, moments=moments) == []
+    del odd_data
+
+
 if __name__ == "__main__":
     run_cases(globals(), lambda: hvd.barrier())

@@ -291,6 +291,33 @@ def case_an_elastic_state_goes_on_after_a_failed_step():
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
 
 
+def case_what_an_elastic_state_does_not_cover_is_named():
+    class OddModel(keras.Sequential):
+        pass
+
+    class OddSGD(OPTIMIZERS.SGD):
+        pass
+
+    class OddDense(keras.layers.Dense):
+        pass
+
+    def lines(state):
+        return [line for line in hvd.elastic.check(state) if "Odd" in line]
+
+    model, other = (OddModel([keras.layers.Input((3,)), OddDense(2)]) for _ in range(2))
+    optimizer = hvd.DistributedOptimizer(OddSGD(0.1, momentum=0.9))
+    optimizer.build(model.trainable_variables)
+    state = hvd.elastic.KerasState(model, optimizer)
+    other_line = "OddModel: a model, of which 8 trained numbers are not in the state"
+    assert lines(state) == [other_line], lines(state)
+    forgotten = OddSGD(0.1)
+    layer = OddDense(1)
+    layer.build((None, 4))
+    other.layers[0].trainable = False
+    assert lines(state) == ["OddDense: a model, of which 5 trained numbers are not in the state", "OddSGD: an optimizer"], lines(state)
+    del forgotten
+
+
 if __name__ == "__main__":
     from horovod.common import _arrays
 

@@ -351,4 +351,40 @@ def case_elastic_run_goes_on_after_an_error():
     assert attempts == ([1] if SIZE == 1 else [1, 1])
 
 
+def case_what_elastic_states_do_not_cover_is_named():
+    class OddModule(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = tf.Variable(tf.ones([2, 3]), name="odd.weight")
+            self.fixed = tf.Variable(tf.ones([2, 3]), name="odd.fixed", trainable=False)
+
+    class OddSGD(tf.keras.optimizers.SGD):
+        pass
+
+    class OddDense(tf.keras.layers.Dense):
+        pass
+
+    def lines(state):
+        return [line for line in hvd.elastic.check(state) if "odd" in line.lower()]
+
+    module, single = OddModule(), tf.Variable(tf.ones(4), name="odd.single")
+    single.assign_add(tf.ones(4))
+    module_line = "OddModule: a model, of which 6 trained numbers are not in the state"
+    single_line = "odd.single:0: a variable of 4 trained numbers"
+    assert lines(hvd.elastic.TensorFlowState([])) == [module_line, single_line], lines(hvd.elastic.TensorFlowState([]))
+    assert lines(hvd.elastic.TensorFlowState([single])) == [module_line]
+    assert lines(hvd.elastic.TensorFlowState([single, *module.variables])) == []
+
+    model = tf.keras.Sequential([tf.keras.layers.Input((3,)), OddDense(2)])
+    optimizer = OddSGD(0.1, momentum=0.9)
+    optimizer.build(model.trainable_variables)
+    dense_line = "OddDense: a model, of which 8 trained numbers are not in the state"
+    for kind in (hvd.elastic.TensorFlowKerasState, hvd_keras.elastic.KerasState):
+        found = lines(kind(model, optimizer))
+        assert found == [module_line, single_line], found
+    found = hvd_keras.elastic.check(hvd.elastic.TensorFlowState([]))
+    assert "OddSGD: an optimizer" in found, found
+    assert "Sequential: a model, of which 8 trained numbers are not in the state" in found and dense_line not in found, found
+
+
 run_cases(globals(), hvd.barrier)

@@ -17,7 +17,7 @@ horovod.torch.elastic says of restarted ranks holds here as well.
 
 import functools
 import re
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 import jax
 import numpy as np
@@ -26,8 +26,9 @@ from horovod.common import _arrays, basics
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
+from horovod.jax import _pytrees
 
-__all__ = ["JaxState", "run"]
+__all__ = ["JaxState", "check", "run"]
 
 _STATUS = re.compile(r"\[hvd (\d+)\] (.*)", re.S)
 
@@ -93,6 +94,26 @@ class JaxState(ObjectState):
         if not is_root:
             for name, value in jax.tree_util.tree_unflatten(form, specs).items():
                 setattr(self, name, value)
+
+
+def check(state: JaxState) -> List[str]:
+    """Returns what this process has and `state` does not cover, a line for each, such as "ScaleByAdamState: a pytree, of
+    which 24 numbers are not in the state".
+
+    Looked for are pytrees with arrays of floating point numbers. A single array may be data, and so may one in a list or
+    a tuple of nothing else; these are left out. Call it before training. It looks at all objects of the process, which
+    takes some tenths of a second.
+    """
+    kept = {id(leaf) for name in state._saved_state for leaf in jax.tree.leaves(getattr(state, name))}
+    missing = {
+        id(array): array.size
+        for array in jax.live_arrays()
+        if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact) and id(array) not in kept
+    }
+    return sorted(
+        f"{_pytrees.name_of(tree)}: a pytree, of which {count} numbers are not in the state"
+        for tree, count in _pytrees.trees_with(missing)
+    )
 
 
 def reset() -> None:

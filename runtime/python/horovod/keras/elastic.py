@@ -13,17 +13,17 @@ What horovod.torch.elastic says of restarted ranks holds here as well. The model
 """
 
 import functools
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import keras
 
-from horovod.common import _arrays, basics
+from horovod.common import _arrays, _coverage, basics
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.process_sets import ProcessSet
 from horovod.keras import _backend
 from horovod.keras._variables import broadcast_variables, values_of, variables_of
 
-__all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run"]
+__all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "check", "run"]
 
 
 class KerasState(ObjectState):
@@ -65,6 +65,18 @@ class KerasState(ObjectState):
     def _send(self, root: int, process_set: ProcessSet) -> None:
         broadcast_variables(variables_of(self.model, self.optimizer), root, process_set, "KerasState")
         self._share_objects(root, lambda values: _arrays.broadcast_object(values, root, process_set=process_set))
+
+
+def check(state: KerasState) -> List[str]:
+    """Returns what this process has and `state` does not cover, a line for each, such as "SGD: an optimizer".
+
+    Looked for are models and layers with variables that are trained, and optimizers. Call it before training. It looks at
+    all objects of the process, which takes some tenths of a second.
+    """
+    layers = _coverage.objects_of(keras.layers.Layer)
+    optimizers = _coverage.objects_of(keras.optimizers.Optimizer)
+    known = _coverage.Variables(variables_of(state.model, state.optimizer))
+    return sorted(_coverage.about_keras(layers, optimizers, known, state.optimizer))
 
 
 class CommitStateCallback(keras.callbacks.Callback):

@@ -14,18 +14,20 @@ What horovod.torch.elastic says of ranks that are started anew holds here too.
 """
 
 import functools
+import sys
 from typing import Any, Callable, List, Optional, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from horovod.common import _coverage
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow.functions import broadcast_array, broadcast_object
 from horovod.tensorflow.mpi_ops import init, rank, shutdown
 
-__all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
+__all__ = ["TensorFlowKerasState", "TensorFlowState", "check", "run"]
 
 
 def reset() -> None:
@@ -131,13 +133,6 @@ class TensorFlowState(_ArraysState):
                 variable.load(array, self._session())
 
 
-def _optimizer_variables(optimizer: Any) -> List[Any]:
-    if optimizer is None:
-        return []
-    variables = optimizer.variables
-    return list(variables() if callable(variables) and not isinstance(variables, list) else variables)
-
-
 class TensorFlowKerasState(_ArraysState):
     """A Keras model with its optimizer, and plain objects: TensorFlowKerasState(model, optimizer, epoch=0, batch=0).
 
@@ -161,10 +156,39 @@ class TensorFlowKerasState(_ArraysState):
         super().__init__(**kwargs)
 
     def _get(self) -> List[np.ndarray]:
-        return list(self.model.get_weights()) + [np.asarray(v) for v in _optimizer_variables(self.optimizer)]
+        return list(self.model.get_weights()) + [np.asarray(v) for v in _coverage.variables_of(self.optimizer)]
 
     def _set(self, arrays: Sequence[np.ndarray]) -> None:
         count = len(self.model.get_weights())
         self.model.set_weights(list(arrays[:count]))
-        for variable, array in zip(_optimizer_variables(self.optimizer), arrays[count:]):
+        for variable, array in zip(_coverage.variables_of(self.optimizer), arrays[count:]):
             variable.assign(array)
+
+
+def check(state: Any) -> List[str]:
+    """Returns what this process has and `state` does not cover, a line for each, such as "SGD: an optimizer".
+
+    `state` is a TensorFlowState, a TensorFlowKerasState or a KerasState. Looked for are models, layers and modules with
+    variables that are trained, optimizers of Keras, and other variables that are trained. Call it before training. It
+    looks at all objects of the process, which takes some tenths of a second.
+    """
+    libraries = [sys.modules[name] for name in ("keras", "tf_keras") if name in sys.modules]
+    kinds = [library.optimizers.Optimizer for library in libraries]
+    if "tf_keras" in sys.modules:
+        kinds.append(sys.modules["tf_keras"].optimizers.legacy.Optimizer)
+    optimizers = _coverage.objects_of(*kinds)
+    layers = _coverage.objects_of(tf.Module, *(library.layers.Layer for library in libraries))
+    layers = [layer for layer in layers if not any(layer is optimizer for optimizer in optimizers)]
+    own = getattr(state, "optimizer", None)
+    model = getattr(state, "model", None)
+    kept = state.variables if model is None else [*model.weights, *_coverage.variables_of(own)]
+    known = _coverage.Variables(kept)
+    lines = _coverage.about_keras(layers, optimizers, known, own)
+    others = [variable for layer in layers for variable in layer.variables]
+    others += [variable for optimizer in optimizers for variable in _coverage.variables_of(optimizer)]
+    told = _coverage.Variables([*kept, *others])
+    for variable in _coverage.objects_of(tf.Variable):
+        if variable.trainable and variable not in told:
+            lines.append(f"{variable.name}: a variable of {_coverage.count_of([variable])} trained numbers")
+            told.add(variable)  # what an assignment returned stands for the same one
+    return sorted(lines)

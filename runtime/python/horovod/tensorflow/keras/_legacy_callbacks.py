@@ -5,8 +5,8 @@ from typing import Any, Callable, Dict, Optional, Union
 import numpy as np
 import tensorflow as tf
 
-from horovod.common import _arrays, _lib, basics
-from horovod.tensorflow.elastic import TensorFlowKerasState, _optimizer_variables
+from horovod.common import _arrays, _coverage, _lib, basics
+from horovod.tensorflow.elastic import TensorFlowKerasState
 from horovod.tensorflow.functions import broadcast_variables
 from horovod.tensorflow.util import key_of
 
@@ -36,7 +36,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         if self.broadcast_done:
             return
         local = {key_of(variable) for variable in self._local}
-        variables = list(self.model.variables) + _optimizer_variables(getattr(self.model, "optimizer", None))
+        variables = list(self.model.variables) + _coverage.variables_of(getattr(self.model, "optimizer", None))
         broadcast_variables([v for v in variables if key_of(v) not in local], self.root_rank)
         self.broadcast_done = True
 

@@ -1,6 +1,6 @@
 """Training that goes on after a failed collective, for the Keras that tf.keras is."""
 
-from horovod.tensorflow.elastic import run
+from horovod.tensorflow.elastic import check, run
 from horovod.tensorflow.keras._choice import IS_LEGACY
 
 if IS_LEGACY:
@@ -18,4 +18,4 @@ else:
         UpdateEpochStateCallback,
     )
 
-__all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run"]
+__all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "check", "run"]

@@ -2,7 +2,6 @@
 
 import collections
 import copy
-import gc
 import inspect
 import random
 import sys
@@ -10,6 +9,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 import torch
 
+from horovod.common import _coverage
 from horovod.common.elastic import ObjectState
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch.elastic.sampler import ElasticSampler
@@ -299,25 +299,21 @@ def check(state: TorchState) -> List[str]:
     Looked for are models with parameters that are trained, optimizers, learning rate schedulers and GradScalers. Call it
     before training. It looks at all objects of the process, which takes some tenths of a second.
     """
-    modules = [handler.value for handler in state._handlers.values() if isinstance(handler.value, torch.nn.Module)]
-    known = {id(parameter) for module in modules for parameter in module.parameters()}
+    values = [handler.value for handler in state._handlers.values()]
+    known = {id(p) for value in values if isinstance(value, torch.nn.Module) for p in value.parameters()}
     kinds = (
         (torch.optim.Optimizer, "an optimizer"),
         (torch.optim.lr_scheduler.LRScheduler, "a learning rate scheduler"),
         (torch.optim.lr_scheduler.ReduceLROnPlateau, "a learning rate scheduler"),
         (torch.amp.GradScaler, "a GradScaler"),
     )
-    found = []
-    parts = set()  # modules that are within others
-    everything = [value for value in gc.get_objects() if isinstance(value, (torch.nn.Module, *(kind for kind, _ in kinds)))]
-    for value in everything:
-        if isinstance(value, torch.nn.Module):
-            parts.update(id(part) for part in value.modules() if part is not value)
-    for value in everything:
-        if isinstance(value, torch.nn.Module):
-            missing = sum(p.numel() for p in value.parameters() if p.requires_grad and id(p) not in known)
-            if missing and id(value) not in parts:
-                found.append(f"{type(value).__name__}: a model, of which {missing} trained numbers are not in the state")
-        elif not state.covers(value):
+    modules = _coverage.objects_of(torch.nn.Module)
+    found = _coverage.about_models(
+        modules,
+        lambda module: module.modules(),
+        lambda module: sum(p.numel() for p in module.parameters() if p.requires_grad and id(p) not in known),
+    )
+    for value in _coverage.objects_of(*(kind for kind, _ in kinds)):
+        if not state.covers(value):
             found.append(f"{type(value).__name__}: {next(text for kind, text in kinds if isinstance(value, kind))}")
     return sorted(found)
