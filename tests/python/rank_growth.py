@@ -3,30 +3,17 @@
 
 import gc
 import os
-import pathlib
 import random
 import sys
 import threading
 import time
 
 import torch
+from holdings import holdings
 from patience import PATIENCE
 from rank_side import report
 
 import horovod.torch as hvd
-
-
-def memory_kib():
-    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1])
-    raise RuntimeError("no RssAnon")
-
-
-def shared_segments():
-    """Shared memory that this process has mapped."""
-    maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
-    return sum("/dev/shm" in line or "memfd:" in line for line in maps)
 
 
 def state(early=None):
@@ -35,13 +22,7 @@ def state(early=None):
     deadline = time.monotonic() + PATIENCE
     while early and len(os.listdir("/proc/self/task")) > early["tasks"] and time.monotonic() < deadline:
         time.sleep(0.01)
-    return {
-        "memory_kib": memory_kib(),
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        "segments": shared_segments(),
-        "threads": threading.active_count(),
-        "tasks": len(os.listdir("/proc/self/task")),
-    }
+    return {**holdings(), "threads": threading.active_count()}
 
 
 def cycles(count):
