@@ -258,6 +258,7 @@ void Child::reap() {
   int status = 0;
   ::waitpid(pid_, &status, 0);
   is_reaped_ = true;
+  pidfd_ = Fd();  // its owner may live much longer, as a session of a host that an elastic job has given back does
   status_ = ExitStatus::from_wait(status);
 }
 

@@ -103,6 +103,7 @@ void await_end(pid_t pid) {
 TEST_CASE("a child takes its input, and its end is told after all that it has written") {
   Owner owner;
   owner.options.has_input = true;
+  const std::size_t before = open_descriptors();
   REQUIRE(owner.start({"sh", "-c", "cat; echo so >&2; exit 7"}).ok());
   const std::string pushed(300'000, 'y');
   owner.child->write("x");
@@ -115,7 +116,8 @@ TEST_CASE("a child takes its input, and its end is told after all that it has wr
   CHECK(owner.ends == 2);
   CHECK(owner.status->shell_code() == 7);
   CHECK(owner.how == "exited with code 7");
-  CHECK(is_gone(owner.child->pid()));  // it is reaped
+  CHECK(is_gone(owner.child->pid()));   // it is reaped
+  CHECK(open_descriptors() == before);  // though its owner keeps it
 }
 
 TEST_CASE("what stands in the pipes of a child that has ended is read first, however much it is") {
