@@ -277,6 +277,38 @@ def case_ranks_that_disagree_in_a_program_get_the_error_and_go_on():
     assert "under jit" in raises(jax.errors.JaxRuntimeError, lambda: jax.block_until_ready(gather(jnp.ones(RANK + 1))))
 
 
+def case_an_elastic_state_keeps_arrays_of_numpy_and_keys_what_they_are():
+    key, counts = jax.random.key(RANK), np.arange(3.0) + RANK  # of 64 bits, which JAX has not
+    state = hvd.elastic.JaxState(tree={"key": key, "counts": counts, "none": None}, step=RANK)
+    state.sync()
+    assert jax.random.key_data(state.tree["key"]).tolist() == jax.random.key_data(jax.random.key(0)).tolist()
+    assert state.tree["counts"].tolist() == [0, 1, 2] and state.tree["counts"].dtype == np.float64 and state.step == 0
+    state.tree["counts"] += 1
+    state.tree["key"] = jax.random.split(state.tree["key"])[0]
+    for _ in range(2):
+        state.restore()
+        assert state.tree["counts"].tolist() == [0, 1, 2]
+        assert jax.random.normal(state.tree["key"]) == jax.random.normal(jax.random.key(0))
+        state.tree["counts"] += 1
+
+
+def case_programs_hold_for_other_ranks_than_they_were_traced_with():
+    from horovod.common import _lib
+
+    first = hvd.add_process_set([0, SIZE - 1]) if SIZE > 2 else hvd.add_process_set([0])
+    second = hvd.add_process_set([SIZE - 1])
+    program = jax.jit(lambda v: hvd.allreduce(v, op=hvd.Sum, process_set=second))
+    if second.included():
+        equal(program(jnp.ones(2)), np.ones(2))
+    hvd.barrier()
+    hvd.elastic.reset()
+    second = hvd.add_process_set([SIZE - 1])
+    assert _lib.process_sets()[1] == [SIZE - 1] and first.process_set_id is None  # another number than before
+    if second.included():
+        equal(program(jnp.ones(2)), np.ones(2))
+    hvd.remove_process_set(second)
+
+
 def case_an_elastic_state_goes_back_to_the_last_commit_after_an_error_in_a_program():
     failures = []
 

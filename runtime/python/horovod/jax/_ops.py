@@ -123,6 +123,8 @@ def reduce_leaves(
     if traced:
         for value, leaf_name in zip(sent, own):
             _arrays.check_reducible(value.dtype, leaf_name)
+        if number != 0:
+            _programs.note_dependence()
         received = _reduced((tuple(own), op, float(prescale), float(postscale), number), sent)
     else:
         arrays = [_on_host(value, leaf_name) for value, leaf_name in zip(sent, own)]
@@ -218,6 +220,7 @@ def broadcast(
         return tensor
     if _is_traced(leaves):
         leaves = _as_jax(leaves)
+        _programs.note_dependence()
         base = _names.in_program("broadcast", name)
         how = (tuple(base + path for path in paths), int(root_rank), process_set.ranks[process_set.rank()] == root_rank, number)
         results = _broadcast(how, leaves)
@@ -312,6 +315,7 @@ def _many(
         leaves = _as_jax(tensors)
         for leaf in leaves:
             _rows(kind, leaf, process_set.size() if divides else 1)
+        _programs.note_dependence()
         base = _names.in_program(kind, name)
         names = tuple(base if len(leaves) == 1 else f"{base}.{i}" for i in range(len(leaves)))
         return in_program((names, number, process_set.size()), leaves)

@@ -17,6 +17,7 @@ _TARGET = "hvd_xla_collective"
 # collectives, make the program larger.
 _FILLERS, _FILLER_BYTES = 4, 1024
 _is_registered = False
+_depends_on_ranks = False
 
 
 def _register() -> None:
@@ -53,6 +54,17 @@ def _check_platform() -> None:
             f"horovod.jax works inside jax.jit on CPUs only, and this program is for {platform!r}. Call the collective outside "
             "of jit there, or set JAX_PLATFORMS=cpu"
         )
+
+
+def note_dependence() -> None:
+    """Notes that the program that is being traced holds for the present ranks only: their number, or that of a process set."""
+    global _depends_on_ranks
+    _depends_on_ranks = True
+
+
+def has_any_that_depends_on_ranks() -> bool:
+    """Returns whether a program of this process holds for the ranks only with which it was traced."""
+    return _depends_on_ranks
 
 
 def call(

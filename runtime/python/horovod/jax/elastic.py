@@ -25,8 +25,9 @@ import numpy as np
 from horovod.common import _arrays, basics
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.process_sets import ProcessSet
-from horovod.jax import _pytrees
+from horovod.common.process_sets import ProcessSet, get_process_set_ids_and_ranks
+from horovod.jax import _programs, _pytrees
+from horovod.jax.functions import is_key, values_of
 
 __all__ = ["JaxState", "check", "run"]
 
@@ -40,10 +41,27 @@ def job_error(error: BaseException) -> Any:
 
 
 class _Array:
-    """Stands for an array of the root's state, which follows by itself."""
+    """_Array says what an array is, beside its values: of NumPy, of JAX, or keys of jax.random of some kind."""
 
-    def __init__(self, array: np.ndarray) -> None:
-        self.shape, self.dtype = array.shape, array.dtype
+    def __init__(self, leaf: Any) -> None:
+        self.is_numpy = isinstance(leaf, np.ndarray)
+        self.key_impl = jax.random.key_impl(leaf) if is_key(leaf) else None
+        values = values_of(leaf)
+        self.shape, self.dtype = values.shape, values.dtype
+
+    def make(self, values: np.ndarray) -> Any:
+        """Returns a new array of these values."""
+        if self.is_numpy:
+            return np.array(values)
+        made = jax.numpy.asarray(values)
+        return made if self.key_impl is None else jax.random.wrap_key_data(made, impl=self.key_impl)
+
+
+class _Saved:
+    """_Saved is a copy of an array in the host's memory."""
+
+    def __init__(self, leaf: Any) -> None:
+        self.array, self.values = _Array(leaf), np.array(values_of(leaf))
 
 
 def _is_array(leaf: Any) -> bool:
@@ -53,8 +71,11 @@ def _is_array(leaf: Any) -> bool:
 class JaxState(ObjectState):
     """What a training script consists of: `JaxState(params=params, opt_state=opt_state, epoch=0)`.
 
-    Each argument is an attribute: a pytree with arrays, or any object. `commit` copies arrays to the host, so that a program
-    that was given them to overwrite (donated) may.
+    Each argument is an attribute: a pytree with arrays and keys of jax.random, or any object. `commit` copies arrays to the
+    host, so that a program that was given them to overwrite (donated) may.
+
+    Raises:
+        ValueError: an array lies on devices of several processes.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -62,18 +83,20 @@ class JaxState(ObjectState):
         self.save()
 
     def save(self) -> None:
-        def copied(leaf: Any) -> Any:
-            return np.array(leaf) if _is_array(leaf) else leaf
+        def saved(leaf: Any) -> Any:
+            return _Saved(leaf) if _is_array(leaf) else leaf
 
-        saved = {name: jax.tree.map(copied, getattr(self, name)) for name in self._saved_state}
-        self._saved_state = saved
+        self._saved_state = {name: jax.tree.map(saved, getattr(self, name)) for name in self._saved_state}
 
     def restore(self) -> None:
         self._set_attrs()
 
     def _set_attrs(self) -> None:
+        def made(leaf: Any) -> Any:
+            return leaf.array.make(leaf.values) if isinstance(leaf, _Saved) else leaf
+
         for name, value in self._saved_state.items():
-            setattr(self, name, jax.tree.map(lambda leaf: jax.numpy.asarray(leaf) if _is_array(leaf) else leaf, value))
+            setattr(self, name, jax.tree.map(made, value))
 
     def sync(self) -> None:
         """Gives all ranks the state of the rank that has committed most; only those that do not have it receive it."""
@@ -87,10 +110,10 @@ class JaxState(ObjectState):
         specs, form = jax.tree_util.tree_flatten(plan)
         own = jax.tree_util.tree_leaves(values) if is_root else specs
         places = [i for i, spec in enumerate(specs) if isinstance(spec, _Array)]
-        arrays = [own[i] if is_root else np.empty(specs[i].shape, specs[i].dtype) for i in places]
+        arrays = [values_of(own[i]) if is_root else np.empty(specs[i].shape, specs[i].dtype) for i in places]
         if places:
             for i, value in zip(places, _arrays.broadcast(arrays, [f"JaxState.{i}" for i in places], root, process_set)):
-                specs[i] = jax.numpy.asarray(value)
+                specs[i] = specs[i].make(value)
         if not is_root:
             for name, value in jax.tree_util.tree_unflatten(form, specs).items():
                 setattr(self, name, value)
@@ -118,8 +141,15 @@ def check(state: JaxState) -> List[str]:
 
 def reset() -> None:
     """Leaves the job and joins it anew. HorovodInternalError when not all ranks come in time."""
+    before = _composition()
     basics.shutdown()
     basics.init()
+    if _programs.has_any_that_depends_on_ranks() and _composition() != before:
+        jax.clear_caches()  # the next call of a program traces it again
+
+
+def _composition() -> Any:
+    return basics.rank(), basics.size(), sorted(get_process_set_ids_and_ranks().items())
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:

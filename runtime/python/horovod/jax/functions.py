@@ -15,8 +15,15 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, (jax.Array, np.ndarray, np.generic))
 
 
-def _is_key(leaf: Any) -> bool:
+def is_key(leaf: Any) -> bool:
+    """Returns whether it is an array of keys of jax.random."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def values_of(array: Any) -> np.ndarray:
+    """Returns what an array or a key consists of, without a copy where that is possible. ValueError for an array of several
+    processes."""
+    return _ops._on_host(jax.random.key_data(array) if is_key(array) else array, None)
 
 
 def broadcast_parameters(
@@ -37,12 +44,12 @@ def broadcast_parameters(
     results = list(leaves)
     sent = [i for i, leaf in enumerate(leaves) if _is_array(leaf) or isinstance(leaf, jax.core.Tracer)]
     if sent:
-        values = [jax.random.key_data(leaves[i]) if _is_key(leaves[i]) else leaves[i] for i in sent]
+        values = [jax.random.key_data(leaves[i]) if is_key(leaves[i]) else leaves[i] for i in sent]
         paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(params)[0]]
         received = _ops.broadcast({paths[i]: value for i, value in zip(sent, values)}, root_rank, name, process_set)
         for i in sent:
             value = received[paths[i]]
-            results[i] = jax.random.wrap_key_data(value, impl=jax.random.key_impl(leaves[i])) if _is_key(leaves[i]) else value
+            results[i] = jax.random.wrap_key_data(value, impl=jax.random.key_impl(leaves[i])) if is_key(leaves[i]) else value
     others = [i for i in range(len(leaves)) if i not in set(sent)]
     if others:
         received = _arrays.broadcast_object([leaves[i] for i in others], root_rank, name + ".objects", process_set)
