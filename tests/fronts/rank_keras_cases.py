@@ -256,6 +256,20 @@ def case_an_active_distribution_is_refused():
         keras.distribution.set_distribution(None)
 
 
+def case_ranks_whose_models_differ_get_the_error_in_their_step_and_go_on():
+    if SIZE == 1:
+        return
+    for options in ({}, {"jit_compile": False}) if BACKEND == "jax" else ({},):
+        model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(10 + RANK)])
+        compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.1)), **options)
+        said = raises(Exception, fit, model, own(X), own(Y), BATCH)
+        assert "Mismatched ALLREDUCE tensor shapes" in said and "rank 1" in said, said
+        model = make_model()
+        compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.1)), **options)
+        fit(model, own(X), own(Y), BATCH, epochs=1)
+        same_on_all(model)
+
+
 def case_an_elastic_state_goes_on_after_a_failed_step():
     model = make_model()
     optimizer = hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.1))

@@ -20,11 +20,11 @@ from typing import Any, Callable, List, Optional, Sequence
 import numpy as np
 import tensorflow as tf
 
-from horovod.common import _coverage
+from horovod.common import _arrays, _coverage
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
-from horovod.tensorflow.functions import broadcast_array, broadcast_object
+from horovod.tensorflow.functions import broadcast_object
 from horovod.tensorflow.mpi_ops import init, rank, shutdown
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "check", "run"]
@@ -48,10 +48,11 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     def translated(*args: Any, **kwargs: Any) -> Any:
         try:
             return func(*args, **kwargs)
-        except (tf.errors.UnknownError, tf.errors.FailedPreconditionError) as error:
-            # The error is ours if it names one of our operations, or has the mark of errors in functions that XLA
-            # compiles.
-            if "Horovod" not in str(error) and "[hvd " not in str(error):
+        except tf.errors.OpError as error:
+            # An error of one of our operations names it. One in a function that XLA compiles has a mark, and may be of
+            # any class: XLA gives AbortedError for a rank that is gone.
+            names_ours = isinstance(error, (tf.errors.UnknownError, tf.errors.FailedPreconditionError)) and "Horovod" in str(error)
+            if not names_ours and "[hvd " not in str(error):
                 raise
             raise HorovodInternalError(str(error)) from error
 
@@ -88,13 +89,14 @@ class _ArraysState(ObjectState):
         self._share(self._send)
 
     def _send(self, root: int, process_set: ProcessSet) -> None:
-        arrays = [np.array(array) for array in self._get()]  # their own memory, of one piece
-        shapes = broadcast_object([(array.shape, array.dtype.str) for array in arrays], root, process_set=process_set)
-        if rank() != root and shapes != [(array.shape, array.dtype.str) for array in arrays]:
+        arrays = [np.asarray(array) for array in self._get()]
+        forms = [(array.shape, array.dtype) for array in arrays]
+        forms_there = broadcast_object(forms, root, process_set=process_set)
+        if rank() != root and forms_there != forms:
             # Shapes differ for an optimizer that has not stepped yet, for example; then the root's shapes are used.
-            arrays = [np.empty(shape, np.dtype(kind)) for shape, kind in shapes]
-        for array in arrays:
-            broadcast_array(array, root, None, process_set)
+            arrays = [np.empty(shape, dtype) for shape, dtype in forms_there]
+        names = [f"{type(self).__name__}.{i}" for i in range(len(arrays))]
+        arrays = _arrays.broadcast(arrays, names, root, process_set) if arrays else []
         if rank() != root:
             self._set(arrays)
         self._share_objects(root, lambda values: broadcast_object(values, root, process_set=process_set))
@@ -150,9 +152,10 @@ class TensorFlowKerasState(_ArraysState):
             raise ValueError(
                 f"{type(self).__name__} needs a model that is built: give its first layer the shape of its input, or call it once"
             )
-        build = getattr(self.optimizer, "build", None)
+        # All ranks have the same variables then, also one that comes later, when the others' optimizers have stepped.
+        build = getattr(self.optimizer, "build", getattr(self.optimizer, "_create_all_weights", None))
         if build is not None and not getattr(self.optimizer, "built", False):
-            build(model.trainable_variables)  # so that all ranks have the same variables
+            build(model.trainable_variables)
         super().__init__(**kwargs)
 
     def _get(self) -> List[np.ndarray]:
