@@ -7,9 +7,12 @@ import os
 import time
 from typing import Any, Iterator, Mapping, Optional, Sequence, Tuple
 
+import numpy as np
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from horovod.common import _arrays
+from horovod.common.exceptions import HorovodInternalError
 from horovod.runner.common.service.compute_service import ComputeClient
 from horovod.runner.common.util.timeout import TimeoutException
 
@@ -165,6 +168,12 @@ def compute_worker_fn(compute_config: TfDataServiceConfig, timeout: Optional[int
         compute.register_worker_for_dispatcher(number, index)
         compute.wait_for_shutdown()
     finally:
-        for server in (worker, dispatcher):
-            if server is not None:
-                server._stop()  # there is no public way
+        if worker is not None:
+            worker._stop()  # there is no public way
+        try:
+            # A worker that stops in the middle of a dataset asks its dispatcher again and again if that is gone.
+            _arrays.allreduce([np.int32(1)], ["compute_worker.stopped"])
+        except HorovodInternalError:
+            pass  # another worker is gone, and need not be waited for
+        if dispatcher is not None:
+            dispatcher._stop()
