@@ -19,12 +19,18 @@ def has(*packages):
     return all(importlib.util.find_spec(package) for package in packages)
 
 
-def version(package):
-    return tuple(int(part) for part in importlib.metadata.version(package).split(".")[:2])
+def version(*packages):
+    """Of the first of them that is installed."""
+    found = next(package for package in packages if has_distribution(package))
+    return tuple(int(part) for part in importlib.metadata.version(found).split(".")[:2])
+
+
+def has_distribution(package):
+    return any(True for _ in importlib.metadata.distributions(name=package))
 
 
 HAS_KERAS_3 = has("keras") and version("keras") >= (3, 0)
-CAN_COMPILE = has("tensorflow") and version("tensorflow-cpu") >= (2, 19)
+CAN_COMPILE = has("tensorflow") and version("tensorflow-cpu", "tensorflow") >= (2, 19)
 WAYS = [
     ("jax", {}, has("jax", "optax")),
     ("tensorflow", {}, has("tensorflow")),
