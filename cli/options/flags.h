@@ -22,7 +22,7 @@ struct Flags {
   std::optional<double> start_timeout_s;
   double timeout_s = 0;
   double grace_s = 10;
-  double heartbeat_s = 10;
+  std::optional<double> heartbeat_s;
   double reconnect_timeout_s = 60;
   std::optional<int> min_np;
   std::optional<int> max_np;

@@ -19,6 +19,7 @@
 #include "launcher/transport/local.h"
 #include "launcher/transport/rank_limits.h"
 #include "launcher/transport/transport_choice.h"
+#include "runtime/base/duration_text.h"
 #include "runtime/base/open_files.h"
 #include "runtime/base/text.h"
 
@@ -26,6 +27,9 @@ namespace hvd::cli {
 namespace {
 
 constexpr double kDefaultStartTimeoutS = 60;
+constexpr double kDefaultHeartbeatS = 10;
+constexpr double kLeastHeartbeatS = 0.1;
+constexpr double kMostHeartbeatS = 3600;
 constexpr double kDefaultElasticTimeoutS = 600;
 constexpr int kDefaultRestarts = 10;
 constexpr Duration kForEver = std::chrono::hours(24 * 365);  // longer than any job
@@ -108,22 +112,26 @@ Result<launch::Settings> user_env_of(const Flags& flags) {
   return env;
 }
 
-// Returns a time in seconds that horovodrun takes from a flag, else from a variable.
-Result<double> seconds_from(const std::optional<double>& flag, const char* variable, double usual) {
+Duration seconds_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+// Returns a time in seconds from a flag, else from a variable that has the flag's bounds.
+Result<double> seconds_from(const std::optional<double>& flag, const char* variable, double usual, double least = 0,
+                            double most = 1e6) {
   const char* inherited = std::getenv(variable);
   if (flag || inherited == nullptr || *inherited == '\0') {
     return flag.value_or(usual);
   }
   const std::string_view text = inherited;
-  const std::optional<double> seconds = parse_number<double>(text, 0, 1e6);
+  const std::optional<double> seconds = parse_number<double>(text, least, most);
   if (!seconds || *seconds == 0) {
-    return Error(Code::kInvalid, std::string(variable) + " is '" + std::string(text) + "', expected seconds above 0");
+    return Error(Code::kInvalid,
+                 std::string(variable) + " is '" + std::string(text) + "', expected " +
+                     (least > 0 ? duration_text(seconds_of(least)) + " to " + duration_text(seconds_of(most))
+                                : std::string("seconds above 0")));
   }
   return *seconds;
-}
-
-Duration seconds_of(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
 bool is_set(const char* name) {
@@ -506,6 +514,8 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   // horovodrun reads this variable.
   HVD_TRY_ASSIGN(const double start_timeout_s,
                  seconds_from(flags.start_timeout_s, "HOROVOD_START_TIMEOUT", kDefaultStartTimeoutS));
+  HVD_TRY_ASSIGN(const double heartbeat_s, seconds_from(flags.heartbeat_s, "HVD_HEARTBEAT", kDefaultHeartbeatS,
+                                                        kLeastHeartbeatS, kMostHeartbeatS));
   HVD_TRY_ASSIGN(job.cwd, working_directory());
   HVD_TRY_ASSIGN(job.agent_path, agent_path());
   job.argv = flags.command;
@@ -517,7 +527,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.start_timeout = seconds_of(start_timeout_s);
   job.timeout = seconds_of(flags.timeout_s);
   job.grace = seconds_of(flags.grace_s);
-  job.heartbeat = seconds_of(flags.heartbeat_s);
+  job.heartbeat = seconds_of(heartbeat_s);
   job.reconnect_timeout = seconds_of(flags.reconnect_timeout_s);
   job.tags = !flags.no_tags;
   job.json_events = flags.json;

@@ -265,7 +265,7 @@ void add_options(CLI::App& app, Flags& flags) {
       ->check(seconds_from(0.0, 1e6));
   app.add_option("--heartbeat", flags.heartbeat_s,
                  "Seconds between two signs of life on each connection to another host; after three without an answer "
-                 "the connection is lost")
+                 "the connection is lost. Default: HVD_HEARTBEAT, else 10")
       ->type_name("S")
       ->check(seconds_from(0.1, 3600));
   app.add_option("--reconnect-timeout", flags.reconnect_timeout_s,

@@ -37,6 +37,14 @@ def test_an_agent_that_cannot_be_started_here_is_no_unreachable_host(tmp_path):
     assert (done.returncode, done.stdout) == (0, "[0]<stdout>:ran\n"), done.stderr
 
 
+@pytest.mark.parametrize("value, runs", [("0.05", False), ("4000", False), ("nan", False), ("x", False), ("0.4", True), ("", True)])
+def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
+    done = hvdrun("-np", 1, "true", env={**os.environ, "HVD_HEARTBEAT": value})
+    assert (done.returncode == 0) == runs, done.stderr
+    assert runs or f"HVD_HEARTBEAT is '{value}', expected 100 ms to 3600 s" in done.stderr
+    assert hvdrun("-np", 1, "--heartbeat", 1, "true", env={**os.environ, "HVD_HEARTBEAT": value}).returncode == 0
+
+
 @pytest.mark.parametrize("arguments, message", [
     (["-np", "0", "true"], "expected 1 or more ranks"),
     (["-np", "5000000", "true"], "at most 65536 can be started on a host, whose start message has 64 MiB"),
