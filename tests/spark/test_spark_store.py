@@ -105,3 +105,28 @@ def test_a_run_s_local_folder_goes_to_the_store(tmp_path):
         (pathlib.Path(folder) / "b/c").write_text("b/c")
         sync(folder)
     assert store.read_text(store.get_run_path("r") + "/b/c") == "b/c" and not pathlib.Path(folder).exists()
+
+
+def test_files_for_hdfs_are_uploaded_by_path_and_open_file(tmp_path):
+    pyarrow_fs = pytest.importorskip("pyarrow.fs")
+    from fsspec.implementations.arrow import ArrowFSWrapper
+
+    from horovod.spark.common.hdfs import HdfsFiles
+
+    class Here(HdfsFiles):
+        """What it adds, over this machine's files: there is no Hadoop here."""
+
+        def __init__(self):
+            ArrowFSWrapper.__init__(self, fs=pyarrow_fs.LocalFileSystem())
+
+    class StoreHere(HDFSStore):
+        def _get_filesystem_fn(self):
+            return Here
+
+    store = StoreHere(str(tmp_path / "store"))
+    with store.get_local_output_dir_fn("r")() as folder:
+        (pathlib.Path(folder) / "sub").mkdir()
+        (pathlib.Path(folder) / "sub/a").write_text("of the run")
+        store.sync_fn("r")(folder)
+        store.fs.upload(f"{folder}/sub/a", str(tmp_path / "by-fsspec"))
+    assert (tmp_path / "store/runs/r/sub/a").read_text() == (tmp_path / "by-fsspec").read_text() == "of the run"

@@ -261,7 +261,7 @@ class AbstractFilesystemStore(Store):
         """A function that takes the files of a local folder to the run's folder in the store.
 
         Each further call takes those that changed since the call before: it is made after each epoch."""
-        target = self.get_localized_path(self.get_run_path(run_id))
+        target = self.get_run_path(run_id)
         sent: Dict[str, Tuple[int, int]] = {}
 
         def sync(local_path: str) -> None:
@@ -274,11 +274,15 @@ class AbstractFilesystemStore(Store):
                     if sent.get(path) == state:
                         continue
                     remote = posixpath.join(target, path)
-                    self.fs.makedirs(posixpath.dirname(remote), exist_ok=True)
-                    self.fs.put_file(local, remote)
+                    self.fs.makedirs(self.get_localized_path(posixpath.dirname(remote)), exist_ok=True)
+                    self._send(local, remote)
                     sent[path] = state
 
         return sync
+
+    def _send(self, local: str, remote: str) -> None:
+        """A file of this machine to a path of the store."""
+        self.fs.put_file(local, self.get_localized_path(remote))
 
     def check_shared(self, session: Any) -> None:
         """RuntimeError unless this driver, Spark's writers and Spark's executors see the same folder.
@@ -331,6 +335,15 @@ class HDFSStore(AbstractFilesystemStore):
         if "://" in path and not self.matches(path):
             raise ValueError(f"HDFSStore takes a path or hdfs://HOST:PORT/PATH, not {path!r}")
         return path if "://" in path else f"{self._root}{path}"
+
+    def _get_filesystem_fn(self) -> Callable[[], Any]:
+        from horovod.spark.common import hdfs
+
+        return functools.partial(hdfs.HdfsFiles, **self.storage_options)
+
+    def _send(self, local: str, remote: str) -> None:
+        with open(local, "rb") as file:
+            self.fs.upload(remote, file)
 
     def get_localized_path(self, path: str) -> str:
         """No connection is needed to say it."""
