@@ -163,7 +163,12 @@ def test_wrong_words_are_refused_before_anything_starts(spark):
     with pytest.raises(ValueError, match="env must be a dict"):
         horovod.spark.run(place, num_proc=2, env=["A=1"])
     with pytest.raises(ValueError, match="not mpirun"):
-        horovod.spark.run(place, num_proc=2, use_mpi=True)
+        horovod.spark.run(place, num_proc=2, extra_mpi_args="--mca x y")
+
+
+def test_use_mpi_is_no_error(spark):
+    with pytest.warns(UserWarning, match="use_mpi changes nothing"):
+        assert horovod.spark.run(place, num_proc=2, use_mpi=True) == [(0, 2, 0, 2), (1, 2, 1, 2)]
 
 
 def test_the_reason_is_found_in_sparks_text():

@@ -11,6 +11,7 @@ of the executors. Nothing of a job stays in a Spark worker, whose process and en
 
 import os
 import sys
+import warnings
 from typing import Any, Callable, Dict, List, Optional
 
 __all__ = ["check", "run", "run_elastic"]
@@ -71,7 +72,8 @@ def run(
         gpus_per_process: so many GPUs for each task, whatever spark.task.resource.gpu.amount says. A rank with more than
             one sees its own GPUs only, as devices 0, 1, ...
         heartbeat: seconds between two signs of life of each task; after three without an answer its host is lost. Default: 10.
-        use_mpi, extra_mpi_args: must not be set: Spark starts the ranks. use_gloo: accepted.
+        use_gloo: accepted. use_mpi: accepted with a warning, because Spark starts the ranks, and libhvd's own links connect
+            them. extra_mpi_args: must not be set.
 
     Raises:
         ValueError: an argument is wrong, there is no Spark session, or the cluster has too few slots.
@@ -83,8 +85,11 @@ def run(
     from horovod.runner._job import RemoteTraceback, make_payload
     from horovod.spark import _job, _session
 
-    if use_mpi or extra_mpi_args:
-        raise ValueError("horovod.spark.run: Spark starts the ranks, not mpirun; leave use_mpi and extra_mpi_args out")
+    if extra_mpi_args:
+        raise ValueError("horovod.spark.run: Spark starts the ranks, not mpirun; leave extra_mpi_args out")
+    if use_mpi:
+        text = "horovod.spark.run: use_mpi changes nothing: Spark starts the ranks, and libhvd's own links connect them"
+        warnings.warn(text, stacklevel=2)
     if env is not None and not isinstance(env, dict):
         raise ValueError(f"env must be a dict of variables, not {type(env).__name__}")
     if launcher not in _job.LAUNCHERS:
