@@ -18,8 +18,11 @@ PORT = 7077
 DRIVER = """
 import io, json, os, pathlib, sys, time
 import horovod.spark
+from horovod.spark.common.backend import SparkBackend
 from pyspark.sql import SparkSession
+from lab import wait_until
 from spark_deaths import record, wait_for_slots
+from sparkdl import HorovodRunner
 
 address, folder = sys.argv[1:]
 spark = (SparkSession.builder.master(f"spark://{address}:7077").config("spark.ui.enabled", "false")
@@ -40,12 +43,27 @@ tell("places", horovod.spark.run(place, num_proc=2))
 tell("task0", horovod.spark.run(place, num_proc=2, launcher="task0"))
 check = horovod.spark.check(num_proc=2, store=folder)
 tell("check", [check.problems, sorted({task.host for task in check.tasks})])
-try:
-    horovod.spark.run(record, args=(folder,), num_proc=2, stderr=io.StringIO(), heartbeat=0.4)
-except Exception as error:
-    tell("error", [f"{type(error).__name__}: {error}", time.monotonic()])
+
+def runner(*args):
+    os.environ["HVD_HEARTBEAT"] = "0.4"
+    HorovodRunner(np=2).run(record, folder=args[0])
+
+ways = {
+    "run": lambda *args: horovod.spark.run(record, args=args, num_proc=2, stderr=io.StringIO(), heartbeat=0.4),
+    "backend": lambda *args: SparkBackend(2, stderr=io.StringIO(), heartbeat=0.4).run(record, args=args),
+    "runner": runner,
+}
+for name, way in ways.items():
+    noted = pathlib.Path(folder) / name
+    wait_until(noted.exists, f"the test has not asked for {name}")
+    wait_for_slots(2)
+    try:
+        way(str(noted))
+    except Exception as error:
+        tell(name, [f"{type(error).__name__}: {error}", time.monotonic()])
 os._exit(0)
 """
+WAYS = ("run", "backend", "runner")
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +93,14 @@ def test_ranks_are_on_their_hosts_and_a_cut_network_ends_the_job(cluster):
         lab.addr("launcher"), folder,
     )  # fmt: skip
     words = []
-    threading.Thread(target=lambda: words.append(driver.communicate()), daemon=True).start()
+    reading = threading.Thread(target=lambda: words.append(driver.communicate()), daemon=True)
+    reading.start()
 
     def told(name):
         def read():
-            assert driver.poll() is None or (folder / f"{name}.told").exists(), words
+            if driver.poll() is not None and not (folder / f"{name}.told").exists():
+                reading.join(PATIENCE)
+                pytest.fail(f"the driver ended before it told {name}: {words}")
             return (folder / f"{name}.told").exists()
 
         wait_until(read, f"the driver has not told {name}")
@@ -91,20 +112,24 @@ def test_ranks_are_on_their_hosts_and_a_cut_network_ends_the_job(cluster):
     assert sorted(place[0] for place in told("task0")) == ["node1", "node2"]
     assert told("check") == [[], ["node1", "node2"]]
 
-    wait_until(lambda: len(list(folder.glob("*.json"))) == 2, "the ranks have not started")
-    lab.cut("node2")
-    cut_at = time.monotonic()  # one clock for all hosts of a lab
-    try:
-        error, raised_at = told("error")
-        print(f"the exception came {raised_at - cut_at:.2f} s after the cut")
-        assert "RuntimeError" in error and "node2" in error and "no sign of life from its agent" in error
+    def ranks():
+        running = lab.ps("launcher", "node1", "node2")
+        programs = [os.path.basename(process.args.partition(" ")[0]) for process in running]
+        return [process for process, program in zip(running, programs) if program.startswith("hvdrun") or "run_task" in process.args]
 
-        def ranks(*hosts):
-            return [process for process in lab.ps(*hosts) if "run_task" in process.args or "hvdrun" in process.args]
-
-        wait_until(lambda: not ranks("launcher", "node1", "node2"), "something of the job is left")
-    finally:
-        lab.heal()
+    for way in WAYS:
+        (folder / way).mkdir()
+        wait_until(lambda: len(list((folder / way).glob("*.json"))) == 2, f"{way}: the ranks have not started")
+        lab.cut("node2")
+        cut_at = time.monotonic()  # one clock for all hosts of a lab
+        try:
+            error, raised_at = told(way)
+            wait_until(lambda: not ranks(), f"{way}: something of the job is left")
+            print(f"{way}: the exception came {raised_at - cut_at:.2f} s after the cut, nothing was left after "
+                  f"{time.monotonic() - cut_at:.2f} s")  # fmt: skip
+            assert "RuntimeError" in error and "node2" in error and "no sign of life from its agent" in error
+        finally:
+            lab.heal()
     driver.wait(PATIENCE)
 
 

@@ -134,6 +134,13 @@ def order_of_another_release(order, key, tasks, place):
     order.key, order.tasks, order.place, order.version = key, tasks, place, "0.0.1"
 
 
+def test_an_executor_with_another_python_is_told(spark, monkeypatch):
+    monkeypatch.setattr(spark.sparkContext, "pythonVer", "3.1")  # the driver's; Spark compares it in the executors
+    for launcher in ("driver", "task0"):
+        with pytest.raises(RuntimeError, match="Python in worker has different version.* than that in driver: 3.1,"):
+            horovod.spark.run(place, num_proc=2, stderr=io.StringIO(), launcher=launcher)
+
+
 def python_without(tmp_path, words):
     """A Python for executors that finds no packages; `words` come before it on its command line."""
     script = tmp_path / "python"
@@ -164,6 +171,9 @@ def test_wrong_words_are_refused_before_anything_starts(spark):
         horovod.spark.run(place, num_proc=2, env=["A=1"])
     with pytest.raises(ValueError, match="not mpirun"):
         horovod.spark.run(place, num_proc=2, extra_mpi_args="--mca x y")
+    for heartbeat in (0, 0.05, 4000, True, "1", float("nan")):
+        with pytest.raises(ValueError, match="heartbeat must be a number of seconds, 0.1 to 3600"):
+            horovod.spark.run(place, num_proc=2, heartbeat=heartbeat)
 
 
 def test_use_mpi_is_no_error(spark):

@@ -22,6 +22,8 @@ _START_TIMEOUT_S = 600.0
 _REGISTER_S = 10.0
 # How often ranks that commit their state are started again, where their caller gives no limit.
 _ELASTIC_RESTARTS = 3
+# The bounds of hvdrun's --heartbeat, in seconds.
+_HEARTBEATS_S = (0.1, 3600)
 
 
 def run(
@@ -71,7 +73,8 @@ def run(
             horovod.torch.elastic.run and the like. elastic_timeout: seconds for them to meet again; default: 600.
         gpus_per_process: so many GPUs for each task, whatever spark.task.resource.gpu.amount says. A rank with more than
             one sees its own GPUs only, as devices 0, 1, ...
-        heartbeat: seconds between two signs of life of each task; after three without an answer its host is lost. Default: 10.
+        heartbeat: seconds between two signs of life of each task; after three without an answer its host is lost.
+            Default: the driver's HVD_HEARTBEAT, else 10.
         use_gloo: accepted. use_mpi: accepted with a warning, because Spark starts the ranks, and libhvd's own links connect
             them. extra_mpi_args: must not be set.
 
@@ -96,6 +99,8 @@ def run(
         raise ValueError(f"launcher must be one of {', '.join(_job.LAUNCHERS)}, not {launcher!r}")
     if gpus_per_process is not None:
         _checked_count("gpus_per_process", gpus_per_process, 1)
+    if heartbeat is not None:
+        _checked_seconds("heartbeat", heartbeat, *_HEARTBEATS_S)
     session = _session.active(gpus_per_process or 0)
     if launcher == "task0" and session.is_dynamic:
         raise ValueError(
@@ -112,7 +117,7 @@ def run(
         words=[
             *_words(start_timeout, nics, prefix_output_with_timestamp, verbose),
             *_elastic_words(elastic_restarts, elastic_timeout),
-            *(["--heartbeat", str(heartbeat)] if heartbeat else []),
+            *([] if heartbeat is None else ["--heartbeat", str(heartbeat)]),
             *_security_words(session, env or {}),
             # hvdrun would count on one GPU for a rank, and give out the others of its host.
             *(["--gpus", "none"] if session.gpus_per_task > 1 else []),
@@ -144,6 +149,11 @@ def _checked_count(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}")
     return value
+
+
+def _checked_seconds(name: str, value: Any, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise ValueError(f"{name} must be a number of seconds, {least} to {most}, not {value!r}")
 
 
 def _words(start_timeout: float, nics: Any, prefix_output_with_timestamp: bool, verbose: Optional[int]) -> List[str]:
