@@ -47,6 +47,8 @@ class DialBackStream final : public Stream {
     ByteChannel::Handlers handlers;
     handlers.on_bytes = [this](Bytes bytes) { sink_.on_bytes(bytes); };
     handlers.on_closed = [this](const Error& why) {
+      is_over_ = true;
+      scope_.post([this] { channel_.reset(); });  // the stream may live for as long as the job
       sink_.on_closed(Error(Code::kLostPeer, "the connection to its agent is over: " + why.message()));
     };
     HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop, std::move(fd), Fd(), std::move(handlers),
@@ -76,6 +78,9 @@ class DialBackStream final : public Stream {
       channel_->close_output();
       return;
     }
+    if (is_over_) {
+      return;
+    }
     owner_.give_up(*this, rank_);
     scope_.post([this] { sink_.on_closed(Error(kAgentEnded, "the agent has not called")); });
   }
@@ -84,7 +89,8 @@ class DialBackStream final : public Stream {
   DialBack& owner_;
   const int rank_;
   StreamSink& sink_;
-  std::unique_ptr<ByteChannel> channel_;  // null: the agent has not called
+  std::unique_ptr<ByteChannel> channel_;  // null: the agent has not called, or its connection is over
+  bool is_over_ = false;
   Scope scope_{owner_.loop_};
 };
 

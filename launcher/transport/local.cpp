@@ -88,6 +88,7 @@ class LocalStream final : public Stream {
     };
     handlers.on_closed = [this](const Error&) {
       tell_open();
+      scope_.post([this] { channel_.reset(); });  // the stream may live for as long as the job
       sink_.on_closed(Error(kAgentEnded, "the agent on this machine has ended"));
     };
     HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop_, std::move(ends.first), Fd(), std::move(handlers)));

@@ -60,7 +60,7 @@ void JobEnding::act(const AskToLeave&) {
 void JobEnding::act(const PassOn& action) {
   // Where nothing waits for the job, its end is no error of the program.
   parts_.log.write(parts_.pending.empty() ? LogLevel::kDebug : LogLevel::kError,
-                   "rank " + std::to_string(parts_.map.rank) + ": the job is over: " + action.cause);
+                   "rank " + std::to_string(parts_.map.rank) + ": its operations fail: " + action.cause);
   std::string frames;
   append_abort(frames, action.cause);
   parts_.source.channel().send(frames);

@@ -53,8 +53,11 @@ class Job:
     def offer(self, slots):
         replace_hosts(self.hosts, [f"localhost:{slots}"])
 
-    def meet(self, size, marker):
-        """Waits for a generation, and looks at all processes of the job. Returns its ranks."""
+    def meet(self, size, marker, after="the start"):
+        """Waits for a generation after some event, and looks at all processes of the job. Returns its ranks.
+
+        After a loss a rank is being started again, which takes descriptors too: looks after different events are not
+        compared."""
         ranks = []
         while len(ranks) < size:
             (line,) = read_until(self.job.stdout, "memory_kib")[-1:]
@@ -71,7 +74,7 @@ class Job:
         wait_until(lambda: count_agents(marker) <= 2, "agents of slots that are gone are left")
         agents = count_agents(marker)
         for who, pid in zip(("hvdrun", "the agent's guardian", "the agent"), (self.job.pid, *self.agents)):
-            looks = self.looks.setdefault(f"{who} with {size} ranks of {agents} agents", [])
+            looks = self.looks.setdefault(f"{who} with {size} ranks of {agents} agents after {after}", [])
             looks.append(at_rest(pid, looks))
         assert not list(pathlib.Path("/dev/shm").glob("*hvd*"))
         return ranks
@@ -96,13 +99,14 @@ def test_generation_after_generation_nobody_grows(tmp_path, marker):
         ranks, generations = job.meet(RANKS, marker), 1
         stays = next(told["pid"] for told in ranks if told["rank"] == 1)
         while generations < GENERATIONS:
-            if generations % 4 == 1:  # a loss; the rank is started again
+            event = "a loss" if generations % 4 == 1 else "a slot was taken away"
+            if event == "a loss":  # the rank is started again
                 os.kill(dice.choice([told["pid"] for told in ranks if told["pid"] != stays]), signal.SIGKILL)
             else:
                 job.offer(RANKS - 1)
-            job.meet(RANKS - 1, marker)
+            job.meet(RANKS - 1, marker, event)
             job.offer(RANKS)
-            ranks = job.meet(RANKS, marker)
+            ranks = job.meet(RANKS, marker, f"{event}, and its end")
             generations += 2
         assert job.end() == 0, (tmp_path / "err").read_text()
     assert wait_until_gone(marker) == {}
