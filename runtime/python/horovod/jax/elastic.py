@@ -141,7 +141,7 @@ def check(state: JaxState) -> List[str]:
 
 def reset() -> None:
     """Leaves the job and joins it anew. HorovodInternalError when not all ranks come in time."""
-    before = _composition()
+    before = _composition() if basics.is_initialized() else None  # the script may have left the job itself
     basics.shutdown()
     basics.init()
     if _programs.has_any_that_depends_on_ranks() and _composition() != before:
