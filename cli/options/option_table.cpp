@@ -304,9 +304,10 @@ void add_options(CLI::App& app, Flags& flags) {
          "variables are there; see hvdrun help allocations")
       ->type_name("NAME")
       ->check(CLI::IsMember(kEngineWords));
-  app.add_flag("--requeue-on-notice", flags.requeue_on_notice,
-               "In a job of Slurm: when SIGTERM or SIGUSR1 says that its time is over (sbatch --signal=B:USR1@60), end "
-               "the ranks by that signal, and put the job back into Slurm's queue");
+  app.add_flag(
+      "--requeue-on-notice", flags.requeue_on_notice,
+      "In a job of Slurm: when SIGTERM or SIGUSR1 says that its time is over, end the ranks by that signal, and "
+      "put the job back into Slurm's queue");
   app.add_option("--status-file", flags.status_file)->group("");  // for a job that is submitted to Slurm
   app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h
   app.add_flag("--mpi", flags.mpi, "As --launcher mpi");
