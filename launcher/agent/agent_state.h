@@ -66,8 +66,8 @@ struct AlarmDue {
 struct EndAsked {  // by a signal, or by whoever has started this agent
   std::string why;
 };
-// By a signal that announces the end of the machine: once, the agent of an elastic job asks that its ranks leave the
-// others in order; a second time they are ended.
+// A signal has announced the end of the machine. Once, the agent of an elastic job asks that its ranks leave the others
+// in order; a second time they are ended.
 struct LeaveAsked {
   std::string why;
   TimePoint at{};

@@ -34,7 +34,7 @@ class JoinCalls final : public Transport {
   Result<void> begin(const std::string& job_id, OnCall on_call);
   // False when it has gone.
   [[nodiscard]] bool is_there(int number) const { return callers_.contains(number); }
-  // Of this hvdrun.
+  // Returns the version of this hvdrun, which whoever joins must have too.
   [[nodiscard]] static std::string version() { return HVD_VERSION; }
   [[nodiscard]] const ReadyMessage& ready(int number) const { return *callers_.at(number).agent->ready(); }
   // How many have called and have no place.

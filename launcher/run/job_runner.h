@@ -66,7 +66,7 @@ class JobRunner final : private SessionSink {
   // Call before run(). Hosts of `source` join and leave the running job. `placement` is the one that the runner was
   // made with, and gets the nodes that join; with it the reporter must be made.
   void follow_hosts(Placement& placement, HostSource& source) { hosts_.follow(placement, source); }
-  // Likewise, for machines that call to join the job.
+  // Call before run(). Machines that call `calls` join the running job; the placement is as for follow_hosts().
   void take_joiners(Placement& placement, JoinCalls& calls) { hosts_.take_joiners(placement, calls); }
   // Runs the job to its end and returns hvdrun's exit code. An error is a fault of this machine (no epoll, no random
   // numbers), not of the job.

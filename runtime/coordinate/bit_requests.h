@@ -16,7 +16,7 @@ namespace hvd {
 
 class BitRequests {
  public:
-  // For a set of so many ranks.
+  // The process set has `size` ranks.
   BitRequests(int process_set, int size) : cache_(size) { unsent_.process_set = process_set; }
 
   // Asks for these operations (one, or all of a group) if they are known; returns whether it did.

@@ -24,7 +24,8 @@ struct Tuning {
   // otherwise in two.
   std::size_t quick_whole_bytes = 16U << 10U;
   std::size_t quick_read_bytes = 32U << 10U;
-  // In the engine (algo/node_collectives.cpp), the same limits for a reduction with only one barrier.
+  // These are the same limits for a reduction with only one barrier, which the engine makes
+  // (algo/node_collectives.cpp).
   std::size_t small_bytes = 4U << 10U;
   std::size_t small_read_bytes = 32U << 10U;
   // The size of a chunk that a rank stages at once. Measured on two cores with 1 to 64 MiB of float32, where each core

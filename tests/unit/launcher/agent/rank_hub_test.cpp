@@ -124,7 +124,7 @@ class Rank {
   FrameDecoder decoder_;
 };
 
-// What the one who accepts says to one who connects with this secret.
+// Returns what an acceptor with the secret `accepts` answers to whoever connects with `connects`.
 Result<std::optional<LinkClaim>> knock(const JobSecret& accepts, const JobSecret& connects) {
   HandshakeAcceptor acceptor(accepts, 0, make_nonce().value(), std::nullopt);
   HandshakeConnector connector(connects, LinkClaim{LinkRole::kControl, 1, 0}, make_nonce().value(), std::nullopt);
