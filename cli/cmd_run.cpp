@@ -374,11 +374,11 @@ void note_requeue(const JobStep& step, SlurmNotice& notice, Log& log) {
 void requeue(const JobSpec& job) {
   const auto log = log_of(job, [](std::string_view line) { write_error_line(line); });
   const std::string who = "Slurm's job " + job.requeued_job;
+  // Say this first: Slurm ends this process too when it takes the job.
+  log->write(LogLevel::kWarning, who + " goes back into the queue, to begin anew when its turn comes");
   if (const auto done = requeue_slurm_job(job.requeued_job, job.environment); !done.ok()) {
     log->write(LogLevel::kError, who + " cannot go back into the queue: " + done.error().message() +
                                      "; is it a batch job, submitted with --requeue?");
-  } else {
-    log->write(LogLevel::kWarning, who + " goes back into the queue, and begins anew when its turn comes");
   }
 }
 

@@ -86,7 +86,9 @@ std::optional<SlurmTime> read_slurm_time(std::string_view line) {
 
 Result<void> requeue_slurm_job(const std::string& job, const std::vector<std::string>& environment) {
   const auto done = output_of({"scontrol", "requeue", job}, environment, Deadline::after(kAnswerTime));
-  return done.ok() ? Result<void>() : Result<void>(done.error());
+  // Slurm ends every process of a job that it takes back: often scontrol too, before it has its answer.
+  const bool is_taken = done.ok() || done.error().code() == Code::kCancelled;
+  return is_taken ? Result<void>() : Result<void>(done.error());
 }
 
 std::string slurm_end_text(const std::vector<std::string>& environment, long long now_s) {

@@ -56,7 +56,8 @@ Result<std::string> output_of(const std::vector<std::string>& argv, const std::v
   }
   if (!status->is_success()) {
     const std::string words = last_line(output);
-    return Error(Code::kSystem, "'" + argv.front() + "' " + status->text() + (words.empty() ? "" : ": " + words));
+    const Code code = status->kind == ExitStatus::Kind::kSignalled ? Code::kCancelled : Code::kSystem;
+    return Error(code, "'" + argv.front() + "' " + status->text() + (words.empty() ? "" : ": " + words));
   }
   return output;
 }

@@ -10,7 +10,7 @@
 namespace hvd::launch {
 
 // Returns both its streams, at most 1 MiB. It is an error when the program cannot be started, fails, prints more or is
-// late; then it is killed. The error of one that fails has its last line.
+// late; then it is killed. The error of one that fails has its last line, and is kCancelled where a signal ended it.
 Result<std::string> output_of(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
                               Deadline deadline);
 

@@ -54,6 +54,10 @@ TEST_CASE("a program that closes its output and lives on is waited for only as l
   CHECK(done.error().code() == hvd::Code::kTimeout);
   const auto endless = output_of({"yes"}, {"PATH=/usr/bin:/bin"}, hvd::Deadline::after(std::chrono::minutes(5)));
   CHECK(endless.error().message() == "'yes' has printed more than 1 MiB and was stopped");
+  const auto killed =
+      output_of({"sh", "-c", "kill -TERM $$"}, {"PATH=/usr/bin:/bin"}, hvd::Deadline::after(std::chrono::minutes(5)));
+  REQUIRE_FALSE(killed.ok());
+  CHECK(killed.error().code() == hvd::Code::kCancelled);
   CHECK(output_of({"echo", "hello"}, {"PATH=/usr/bin:/bin"}, hvd::Deadline::after(std::chrono::minutes(5))).value() ==
         "hello\n");
 }
