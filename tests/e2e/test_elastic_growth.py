@@ -26,6 +26,10 @@ SCRIPT = ROOT / "tests/support/generation_steps.py"
 SLACK_KIB = 1024
 
 
+# malloc gives each large block back, so that the heap does not keep room for more copies of the model than there are.
+GIVES_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536"}
+
+
 def at_rest(pid, looks):
     """What it holds when no discovery script runs; in the end, if it never has as few descriptors as in one of `looks`."""
     deadline = time.monotonic() + PATIENCE
@@ -46,7 +50,7 @@ class Job:
         self.offer(RANKS)
         self.job = start("-np", RANKS, "--min-np", 1, "--elastic-restarts", 100000, "--host-discovery-script",
                          f"cat {self.hosts}", "--discovery-interval", "0.2", sys.executable, SCRIPT, self.gate,
-                         stderr=(folder / "err").open("w"), env=env_with(marker, OMP_NUM_THREADS="1"))  # fmt: skip
+                         stderr=(folder / "err").open("w"), env=env_with(marker, OMP_NUM_THREADS="1", **GIVES_BACK))  # fmt: skip
         self.agents = ()  # the processes of the first one
         self.looks = {}  # what a process was seen to hold, each time, by what it is
 
