@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/job_step.h"
 #include "launcher/chart/svg_canvas.h"
 #include "launcher/placement/placement.h"
 #include "launcher/report/bench_table.h"
 #include "launcher/run/exit_codes.h"
+#include "launcher/steps/job_step.h"
 #include "runtime/bench/bench_wire.h"
 
 namespace hvd::cli {
@@ -110,7 +110,7 @@ Result<int> run_bench(const CliOptions& options) {
     return (rows.size() == 1 ? launch::bench_head(options.bench, placement) : "") +
            launch::bench_line(options.bench, placement.size, *row);
   };
-  HVD_TRY_ASSIGN(const int code, run_step({job, placement, {}, {}, rewrite}));
+  HVD_TRY_ASSIGN(const int code, launch::run_step({job, placement, {}, {}, rewrite}));
   if (!options.json && !rows.empty()) {
     std::cout << launch::bench_foot(options.bench, placement.size, rows);
   }

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "cli/commands.h"
-#include "cli/own_transports.h"
 #include "launcher/check/check_runner.h"
 #include "launcher/check/findings.h"
 #include "launcher/logs/live_rows.h"
@@ -21,6 +20,7 @@
 #include "launcher/report/check_json.h"
 #include "launcher/report/check_text.h"
 #include "launcher/run/exit_codes.h"
+#include "launcher/steps/own_transports.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/open_files.h"
 #include "runtime/io/event_loop.h"

@@ -13,7 +13,6 @@
 
 #include "cli/commands.h"
 #include "cli/file_programs.h"
-#include "cli/job_step.h"
 #include "cli/options/job_settings.h"
 #include "launcher/engines/mpirun.h"
 #include "launcher/jobfile/container_command.h"
@@ -23,6 +22,9 @@
 #include "launcher/report/silent_reporter.h"
 #include "launcher/report/step_reporter.h"
 #include "launcher/run/exit_codes.h"
+#include "launcher/steps/job_hosts.h"
+#include "launcher/steps/job_step.h"
+#include "launcher/steps/slurm_requeue.h"
 #include "launcher/transport/rank_limits.h"
 
 namespace hvd::cli {

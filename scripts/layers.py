@@ -20,7 +20,7 @@ IO = "runtime/io"
 # key counts.
 EDGES = {
     "cli": ["cli/options", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
-            "launcher/ssh", "launcher/command", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/run", "launcher/check", "launcher/report",
+            "launcher/ssh", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/run", "launcher/steps", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/run", "launcher/process", "runtime/bench", IO, BASE],
     # Words become settings.
@@ -66,6 +66,9 @@ EDGES = {
     "launcher/chart": [],
     "launcher/report": ["launcher/chart", "launcher/check", "launcher/run", "launcher/transport", "launcher/placement", "launcher/job",
                         "runtime/bench", BASE],
+    # A whole job: its steps one after the other, on the hosts that there are, with all ways to reach these.
+    "launcher/steps": ["launcher/report", "launcher/run", "launcher/joining", "launcher/sessions", "launcher/offers", "launcher/engines", "launcher/ssh",
+                       "launcher/command", "launcher/transport", "launcher/logs", "launcher/placement", "launcher/job", "launcher/process", IO, BASE],
     "runtime/include": [],
     BASE: [],
     IO: [BASE],

@@ -12,6 +12,7 @@
 #include "launcher/job/host_list.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
+#include "launcher/run/start_plan.h"
 #include "launcher/transport/rank_limits.h"
 #include "runtime/base/text.h"
 
@@ -304,7 +305,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   options.job.hosts = layout.nodes;
   options.job.slots_are_gpus = false;  // the file and its hosts say where its processes are
   options.job.size = layout.size();
-  HVD_TRY(check_input_rank(options.job, options.job.size));
+  HVD_TRY(launch::check_input_rank(options.job, options.job.size));
   note_shell_text(file, loaded.notices);
   note_unused_maps(flags.mounts, file, loaded.notices);
   run.container = kContainers.at(flags.container);

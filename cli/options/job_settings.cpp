@@ -479,14 +479,6 @@ std::vector<std::string> own_environment() {
   return environment;
 }
 
-Result<void> check_input_rank(const launch::JobSpec& job, int size) {
-  if (job.input != launch::InputMode::kOne || job.input_rank < size) {
-    return {};
-  }
-  return Error(Code::kInvalid,
-               "--stdin " + std::to_string(job.input_rank) + ": the last rank is " + std::to_string(size - 1));
-}
-
 Result<std::string> state_root() {
   const std::string state = is_set("XDG_STATE_HOME") ? std::getenv("XDG_STATE_HOME") : "";
   const std::string home = is_set("HOME") ? std::getenv("HOME") : "";

@@ -17,9 +17,6 @@ Result<launch::JobSpec> make_job(const Flags& flags);
 // Returns the path of the agent, which is installed beside hvdrun.
 Result<std::string> agent_path();
 
-// Refuses a --stdin that names a rank which a job of `size` ranks does not have.
-Result<void> check_input_rank(const launch::JobSpec& job, int size);
-
 // Returns "NAME=value" entries.
 std::vector<std::string> own_environment();
 

@@ -256,6 +256,14 @@ void set_program(const RankProgram& program, StartMessage& start, StartMessage::
   start.files.insert(start.files.end(), program.files.begin(), program.files.end());
 }
 
+Result<void> check_input_rank(const JobSpec& job, int size) {
+  if (job.input != InputMode::kOne || job.input_rank < size) {
+    return {};
+  }
+  return Error(Code::kInvalid,
+               "--stdin " + std::to_string(job.input_rank) + ": the last rank is " + std::to_string(size - 1));
+}
+
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
                                               const std::string& token, const std::vector<RankProgram>& programs) {
   const std::vector<std::string> addresses = data_addresses(job.views, spec.interfaces);

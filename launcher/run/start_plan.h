@@ -49,6 +49,8 @@ void add_environment(const JobSpec& spec, bool is_local, StartMessage& start);
 // True when the rank, or any rank of this agent, is given hvdrun's standard input.
 bool is_given_input(const JobSpec& spec, int rank);
 bool is_given_input(const JobSpec& spec, const NodePlan& agent);
+// Refuses a --stdin that names a rank which a job of `size` ranks does not have.
+Result<void> check_input_rank(const JobSpec& job, int size);
 
 // RankProgram is what one rank runs, where ranks differ.
 struct RankProgram {

@@ -13,32 +13,25 @@
 #include "runtime/base/result.h"
 #include "runtime/io/event_loop.h"
 
-namespace hvd::cli {
+namespace hvd::launch {
 
 struct JobStep {
-  const launch::JobSpec& job;
-  const launch::Placement& placement;
-  launch::ProgramsOf programs;  // empty: every rank runs job.argv
+  const JobSpec& job;
+  const Placement& placement;
+  ProgramsOf programs;  // empty: every rank runs job.argv
   // Returns the reporter to use, made around the job's own one, for the placement, which grows while nodes join; empty:
   // the job's own.
-  std::function<std::unique_ptr<launch::JobReporter>(std::unique_ptr<launch::JobReporter>, const launch::Placement&)>
-      report_by;
-  launch::LogMux::Rewrite rewrite{};  // replaces lines of the ranks' output on the console
-  launch::LateProgramsOf late_programs{};
+  std::function<std::unique_ptr<JobReporter>(std::unique_ptr<JobReporter>, const Placement&)> report_by;
+  LogMux::Rewrite rewrite{};  // replaces lines of the ranks' output on the console
+  LateProgramsOf late_programs{};
   // Returns what says which hosts join and leave; empty, or null: what job.discovery says.
-  std::function<std::unique_ptr<launch::HostSource>(EventLoop&)> host_source{};
+  std::function<std::unique_ptr<HostSource>(EventLoop&)> host_source{};
   // Becomes true when the step has ended because the time of Slurm's job is over, and that may go back into the queue;
   // null: nobody asks.
   bool* is_to_be_requeued = nullptr;
 };
 
-// Returns the hosts that a job begins with whose hosts come and go. Signals end this process while it waits for them.
-Result<launch::HostList> await_hosts_of(const launch::JobSpec& job);
-
-// Puts Slurm's job back into its queue, and says so, or why not. Slurm then ends this process.
-void requeue(const launch::JobSpec& job);
-
 // Returns hvdrun's exit code. Its event loop, and everything registered with it, ends when it returns.
 Result<int> run_step(const JobStep& step);
 
-}  // namespace hvd::cli
+}  // namespace hvd::launch

@@ -8,15 +8,15 @@
 #include "runtime/base/log.h"
 #include "runtime/io/event_loop.h"
 
-namespace hvd::cli {
+namespace hvd::launch {
 
 struct OwnTransports {
-  std::unique_ptr<launch::Transport> local;
-  std::unique_ptr<launch::Transport> ssh;
-  std::unique_ptr<launch::Transport> rsh;  // null: there is no rsh command
+  std::unique_ptr<Transport> local;
+  std::unique_ptr<Transport> ssh;
+  std::unique_ptr<Transport> rsh;  // null: there is no rsh command
 };
 
 // The loop and the log outlive them. An error is the user's: the rsh command does not exist.
-Result<OwnTransports> make_own_transports(EventLoop& loop, const launch::JobSpec& job, Log& log);
+Result<OwnTransports> make_own_transports(EventLoop& loop, const JobSpec& job, Log& log);
 
-}  // namespace hvd::cli
+}  // namespace hvd::launch

@@ -1,0 +1,128 @@
+#include "launcher/steps/job_step.h"
+
+#include <signal.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "launcher/joining/join_calls.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/process/inherited_signals.h"
+#include "launcher/process/own_process.h"
+#include "launcher/run/job_runner.h"
+#include "launcher/steps/job_hosts.h"
+#include "launcher/steps/open_files_of.h"
+#include "launcher/steps/own_transports.h"
+#include "launcher/steps/slurm_requeue.h"
+#include "launcher/steps/step_engine.h"
+#include "launcher/steps/step_log.h"
+#include "launcher/transport/transport_choice.h"
+
+namespace hvd::launch {
+
+Result<int> run_step(const JobStep& step) {
+  const JobSpec& job = step.job;
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone becomes an error of write(2), which stops the job
+  HVD_TRY(allow_files_for(job, agents_of(job, step.placement)));
+  const SteadyClock clock;
+  HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
+  JobRunner* runner = nullptr;
+  Gang* gathering = nullptr;
+  int signal_while_gathering = 0;
+  std::unique_ptr<Log> log;
+  SlurmNotice notice(*loop, job.requeued_job, job.environment,
+                     [&log](const std::string& line) { log->write(LogLevel::kWarning, line); });
+  // Do this first: it blocks the signals before any thread exists that could receive them.
+  std::vector<int> signals = without_ignored({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP});
+  signals.insert(signals.end(), {SIGCONT, SIGTTIN});
+  HVD_TRY(loop->watch_signals(signals, [&](int signo) {
+    const bool is_notice = !job.requeued_job.empty() && (signo == SIGTERM || signo == SIGUSR1);
+    if (is_notice) {
+      notice.ask();
+    }
+    if (runner != nullptr) {
+      runner->on_signal(signo);
+    } else if (gathering != nullptr && (signo == SIGINT || signo == SIGTERM || signo == SIGHUP || is_notice)) {
+      signal_while_gathering = signo;
+      gathering->interrupt("hvdrun got " + signal_name(signo));
+    }
+  }));
+  // Diagnostics go between the lines that the ranks print, never inside one.
+  log = log_of(job, [&runner, &loop, thread = std::this_thread::get_id()](auto line) {
+    if (runner == nullptr) {
+      write_error_line(line);
+    } else if (std::this_thread::get_id() == thread) {
+      runner->say(line);
+    } else {
+      loop->post([&runner, line = std::string(line)] { runner->say(line); });
+    }
+  });
+  const auto note_requeue = [&](bool was_told_to_end) {
+    if (was_told_to_end && step.is_to_be_requeued != nullptr) {
+      *step.is_to_be_requeued = is_to_go_back(job, notice, *log);
+    }
+  };
+  HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
+  HVD_TRY_ASSIGN(const std::unique_ptr<Gang> gang, gang_of(*loop, job, step.placement, *log));
+  if (gang != nullptr) {
+    gathering = gang.get();
+    const auto gathered = gang->gather();
+    gathering = nullptr;
+    if (!gathered.ok()) {
+      note_requeue(signal_while_gathering == SIGTERM || signal_while_gathering == SIGUSR1);
+      return report_no_gang(gathered.error(), signal_while_gathering);
+    }
+  }
+  Placement placement = gang != nullptr ? gang->placement() : step.placement;
+  const Placement agents = agents_of(job, placement);
+  // Under an engine each agent has one rank, and the runner counts agents as nodes; so the reporter does too.
+  std::unique_ptr<HostSource> source = step.host_source ? step.host_source(*loop) : nullptr;
+  if (source == nullptr && job.fresh.limit == 0) {  // a job that starts anew looks at the hosts between its starts
+    source = host_source_of(*loop, job);
+  }
+  const Placement& told = source != nullptr || !job.join_file.empty() ? placement : agents;
+  std::unique_ptr<JobReporter> reporter = reporter_of(job, told);
+  if (step.report_by) {
+    reporter = step.report_by(std::move(reporter), told);
+  }
+  HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
+  Transport* const calls = gang != nullptr ? &gang->transport() : setup.dial_back.get();
+  const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), calls, setup.engine.get()};
+  Fd input;
+  if (job.input != InputMode::kNone) {
+    HVD_TRY_ASSIGN(input, take_standard_input());
+  }
+  std::unique_ptr<JoinCalls> joins;
+  if (!job.join_file.empty()) {
+    HVD_TRY_ASSIGN(joins, JoinCalls::listen(*loop, job.join_file, *log));
+  }
+  JobRunner owner(*loop, job, placement, transports, *reporter, *log);
+  owner.set_programs(step.programs);
+  owner.set_late_programs(step.late_programs);
+  owner.rewrite_output(step.rewrite);
+  owner.take_input(std::move(input));
+  if (source != nullptr) {
+    owner.follow_hosts(placement, *source);
+  }
+  if (joins != nullptr) {
+    owner.take_joiners(placement, *joins);
+  }
+  runner = &owner;
+  if (gang != nullptr) {
+    gang->on_gone([&owner](const Error& why) { owner.on_engine_gone(why); });
+  }
+  const auto code = owner.run();
+  runner = nullptr;  // what is logged from here on cannot use the loop
+  if (gang != nullptr) {
+    gathering = gang.get();
+    gang->finish();
+    gathering = nullptr;
+  }
+  note_requeue(owner.was_told_to_end());
+  return code;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,105 @@
+#include "launcher/steps/restarted_job.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "launcher/offers/first_hosts.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/process/inherited_signals.h"
+#include "launcher/report/json_reporter.h"
+#include "launcher/report/restart_reporter.h"
+#include "launcher/run/exit_codes.h"
+#include "launcher/steps/job_hosts.h"
+#include "launcher/steps/step_log.h"
+#include "runtime/io/event_loop.h"
+
+namespace hvd::launch {
+
+RestartedJob::RestartedJob(JobSpec job, Placement placement, std::function<Result<int>(const JobStep&)> run)
+    : job_(std::move(job)), placement_(std::move(placement)), run_(std::move(run)), first_timeout_(job_.timeout) {
+  job_.fresh.first_size = placement_.size;
+  job_.least_ranks = job_.least_ranks > 0 ? job_.least_ranks : placement_.size;
+}
+
+Result<int> RestartedJob::run() {
+  StartMemory memory{JobRestarts(hosts(), limits()), clock_.now(), 0, {}};
+  for (;;) {
+    const auto report_by = [&](std::unique_ptr<JobReporter> own, const Placement&) {
+      return std::make_unique<RestartReporter>(std::move(own), placement_, clock_, memory);
+    };
+    HVD_TRY_ASSIGN(const int code, run_({job_, placement_, {}, report_by, {}, {}, {}, &is_to_be_requeued_}));
+    if (!memory.restarts.is_due()) {
+      return code == 0 && !memory.restarts.has_kept_all() ? exit_code::kOutputFailed : code;
+    }
+    const auto placed = place_again(memory.restarts);
+    if (!placed.ok()) {
+      say_end(placed.error(), code);
+      return stopped_by_ != 0 ? 128 + stopped_by_ : code;
+    }
+    job_.fresh.before = memory.restarts.number();
+    job_.input = InputMode::kNone;  // all of it went to the first start
+    if (first_timeout_ > Duration::zero()) {
+      job_.timeout = std::max(Duration(std::chrono::milliseconds(1)), memory.began + first_timeout_ - clock_.now());
+    }
+  }
+}
+
+HostList RestartedJob::hosts() const {
+  if (!job_.hosts.empty()) {
+    return job_.hosts;
+  }
+  HostList here;  // this machine
+  for (const NodePlan& node : placement_.nodes) {
+    here.push_back(node.host);
+    here.back().slots = node.local_size();
+  }
+  return here;
+}
+
+JobRestarts::Limits RestartedJob::limits() const {
+  const HostDiscovery& discovery = job_.discovery;
+  const int most = !discovery.is_on() ? placement_.size : discovery.most_ranks > 0 ? discovery.most_ranks : kMostRanks;
+  return {job_.fresh.limit, job_.least_ranks, discovery.is_on(),
+          HostOffers::Limits{most, discovery.cooldown_least, discovery.cooldown_most}};
+}
+
+Result<void> RestartedJob::place_again(JobRestarts& restarts) {
+  HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock_));
+  HVD_TRY(loop->watch_signals(without_ignored({SIGINT, SIGTERM, SIGHUP}), [&](int signo) {
+    stopped_by_ = signo;
+    loop->stop();
+  }));
+  const std::unique_ptr<HostSource> source = host_source_of(*loop, job_);
+  SeatsWanted wanted;
+  wanted.best = job_.elastic_wait > Duration::zero() ? placement_.size : job_.least_ranks;
+  wanted.best_patience = job_.elastic_wait;
+  wanted.least = job_.least_ranks;
+  wanted.patience = source != nullptr ? job_.elastic_timeout : Duration::zero();
+  const auto enough = await_seats(*loop, source.get(), restarts.offers(), wanted,
+                                  [](const std::string& line) { write_error_line("hvdrun: " + line); });
+  if (stopped_by_ != 0) {
+    return Error(Code::kCancelled, "hvdrun got " + signal_name(stopped_by_));
+  }
+  HVD_TRY(enough);
+  Seats seats = restarts.offers().seats(clock_.now());
+  HVD_TRY_ASSIGN(placement_, place(seats.hosts, seats.count));
+  job_.hosts = std::move(seats.hosts);
+  job_.size = seats.count;
+  return {};
+}
+
+void RestartedJob::say_end(const Error& why, int code) const {
+  if (!job_.json_events) {
+    return write_error_line("hvdrun: the job is not started again: " + why.message());
+  }
+  for (const std::string& line : json_refusal(why, code, std::chrono::system_clock::now)) {
+    write_error_line(line);
+  }
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,78 @@
+#include "launcher/steps/step_engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "launcher/engines/kubernetes_gang.h"
+#include "launcher/engines/mpirun.h"
+#include "launcher/engines/slurm_gang.h"
+#include "launcher/engines/spark_gang.h"
+#include "launcher/run/exit_codes.h"
+#include "launcher/steps/step_log.h"
+#include "launcher/transport/transport_choice.h"
+
+namespace hvd::launch {
+
+namespace {
+
+bool has_only_local_hosts(const Placement& placement) {
+  return std::all_of(placement.nodes.begin(), placement.nodes.end(),
+                     [](const NodePlan& node) { return is_here(node.host); });
+}
+
+}  // namespace
+
+Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log) {
+  EngineSetup setup;
+  if (job.launcher != LauncherKind::kMpi) {
+    return setup;
+  }
+  const auto found = find_open_mpi(job.environment);
+  if (!found.ok()) {
+    return found.error().with_context("--launcher mpi");
+  }
+  HVD_TRY_ASSIGN(const DialBackOptions options, DialBackOptions::make(has_only_local_hosts(placement)));
+  HVD_TRY_ASSIGN(setup.dial_back, DialBack::listen(loop, options, log));
+  MpirunOptions mpirun;
+  mpirun.agent_path = job.agent_path;
+  mpirun.environment = job.environment;
+  mpirun.open_files = job.open_files;
+  mpirun.args = job.mpi_args;
+  mpirun.binding = job.binding_args;
+  mpirun.is_root = ::geteuid() == 0;
+  HVD_TRY_ASSIGN(setup.orphans, EngineOrphans::adopt());
+  setup.engine =
+      std::make_unique<Engine>(loop, mpirun_command(placement, mpirun, setup.dial_back->place(), options.key()));
+  return setup;
+}
+
+Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log) {
+  const auto say = [](const std::string& line) { write_error_line("hvdrun: " + line); };
+  switch (job.launcher) {
+    case LauncherKind::kSlurm:
+      return SlurmGang::create(loop, job, placement, log, say);
+    case LauncherKind::kSpark:
+      // The host list of such a job says only whether all executors are on this machine; the tasks report the rest.
+      return SparkGang::create(loop, job, has_only_local_hosts(placement), log, say);
+    case LauncherKind::kKubernetes:
+      return KubernetesGang::create(loop, job, placement, log, say);
+    case LauncherKind::kOwn:
+    case LauncherKind::kMpi:
+      break;
+  }
+  return std::unique_ptr<Gang>();
+}
+
+int report_no_gang(const Error& why, int signo) {
+  write_error_line("hvdrun: the ranks could not be started: " + why.message());
+  return signo != 0                                                         ? 128 + signo
+         : why.code() == Code::kInvalid                                     ? exit_code::kUsage
+         : why.code() == Code::kTimeout || why.code() == Code::kUnreachable ? exit_code::kUnreachable
+         : why.code() == Code::kLostPeer                                    ? exit_code::kNodeLost
+                                                                            : exit_code::kStartFailed;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,105 @@
+// launcher/steps/restarted_job: which starts a job makes that starts anew, without a process.
+#include "launcher/steps/restarted_job.h"
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "launcher/job/host_list.h"
+#include "launcher/run/exit_codes.h"
+
+using namespace hvd;          // NOLINT(google-build-using-namespace)
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+using namespace std::chrono_literals;
+
+namespace {
+
+class Silence final : public JobReporter {
+ public:
+  Lines on(const JobNews& /*news*/) override { return {}; }
+  [[nodiscard]] std::string status() const override { return ""; }
+};
+
+// How a start ends; -1: without a failure, or with all nodes.
+struct End {
+  int failed_rank = -1;
+  int lost_node = -1;
+};
+
+// Carries out starts that end as they are told, by the events that a runner would see.
+struct Starts {
+  Result<int> run(const JobStep& step) {
+    const Placement& placement = step.placement;
+    sizes.push_back(placement.size);
+    before.push_back(step.job.fresh.before);
+    inputs.push_back(step.job.input);
+    const End end = ends.front();
+    ends.pop_front();
+    JobState state(placement);
+    for (const NodePlan& node : placement.nodes) {
+      state.on(NodeReady{node.index});
+    }
+    for (int rank = 0; rank < placement.size; ++rank) {
+      state.on(RankStarted{rank, 100 + rank});
+    }
+    if (end.failed_rank >= 0) {
+      state.on(RankExited{end.failed_rank, ExitStatus{ExitStatus::Kind::kExited, 7}});
+    }
+    if (end.lost_node >= 0) {
+      state.on(NodeLost{end.lost_node, Error(Code::kLostPeer, "it is gone")});
+    }
+    for (const NodePlan& node : placement.nodes) {
+      if (!state.is_over(node.index)) {
+        state.on(NodeDone{node.index});
+      }
+    }
+    step.report_by(std::make_unique<Silence>(), placement)->on(news::Ended{state, 1s});
+    return state.exit_code();
+  }
+
+  std::deque<End> ends;
+  std::vector<int> sizes{};
+  std::vector<int> before{};
+  std::vector<InputMode> inputs{};
+};
+
+Result<int> run(Starts& starts, int least, int limit) {
+  JobSpec job;
+  job.hosts = parse_host_list("a:2,b:2").value();
+  job.size = 4;
+  job.least_ranks = least;
+  job.fresh.limit = limit;
+  job.input = InputMode::kOne;
+  job.json_events = true;
+  return RestartedJob(job, place(job.hosts, job.size).value(),
+                      [&starts](const JobStep& step) { return starts.run(step); })
+      .run();
+}
+
+}  // namespace
+
+TEST_CASE("a job that starts anew is over at its first good end, and its input goes to the first start alone") {
+  Starts starts{{{1}, {0}, {}}};
+  CHECK(run(starts, 4, 5).value() == 0);
+  CHECK(starts.sizes == std::vector<int>{4, 4, 4});
+  CHECK(starts.before == std::vector<int>{0, 1, 2});
+  CHECK(starts.inputs == std::vector<InputMode>{InputMode::kOne, InputMode::kNone, InputMode::kNone});
+}
+
+TEST_CASE("the last start that is allowed gives the job its exit code") {
+  Starts starts{{{1}, {1}}};
+  CHECK(run(starts, 4, 1).value() == 7);
+  CHECK(starts.sizes == std::vector<int>{4, 4});
+}
+
+TEST_CASE("a start after a lost host has the ranks of the others, as long as these are enough") {
+  Starts starts{{{-1, 1}, {}}};
+  CHECK(run(starts, 2, 3).value() == 0);
+  CHECK(starts.sizes == std::vector<int>{4, 2});
+  Starts too_few{{{-1, 1}}};
+  CHECK(run(too_few, 4, 3).value() == exit_code::kNodeLost);
+  CHECK(too_few.sizes == std::vector<int>{4});
+}
