@@ -1,17 +1,16 @@
-#include <unistd.h>
-
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <utility>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/options/out_file.h"
 #include "launcher/chart/svg_canvas.h"
 #include "launcher/placement/placement.h"
 #include "launcher/report/bench_table.h"
 #include "launcher/run/exit_codes.h"
 #include "launcher/steps/job_step.h"
+#include "runtime/base/replace_file.h"
 #include "runtime/bench/bench_wire.h"
 
 namespace hvd::cli {
@@ -21,16 +20,6 @@ namespace {
 // replaced.
 constexpr const char* kOwnProgram = "/proc/self/exe";
 
-// Checks this first, before hours of measuring are lost.
-Result<void> check_folder(const char* option, const std::string& path) {
-  const auto slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (::access(folder.c_str(), W_OK) != 0) {
-    return Error::from_errno(std::string(option) + " " + path + ": cannot write into " + folder);
-  }
-  return {};
-}
-
 Result<void> check_plot(const CliOptions& options, const std::string& path) {
   if (options.bench.measure == bench::Measure::kPairs) {
     return Error(Code::kInvalid, "--plot: pairs of ranks have no chart; there is --json");
@@ -38,31 +27,14 @@ Result<void> check_plot(const CliOptions& options, const std::string& path) {
   if (options.bench.measure == bench::Measure::kTune) {
     return Error(Code::kInvalid, "--plot: what --tune tries has no chart; there is --json");
   }
-  if (!path.ends_with(".svg")) {
-    return Error(Code::kInvalid, "--plot " + path + ": expected a name that ends in .svg");
-  }
-  return check_folder("--plot", path);
-}
-
-// Writes the file whole or not at all.
-Result<void> write_file(const char* option, const std::string& path, const std::string& text) {
-  const std::string part = path + "." + std::to_string(::getpid()) + ".part";
-  std::ofstream out(part, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out || std::rename(part.c_str(), path.c_str()) != 0) {
-    const Error why = Error::from_errno(std::string(option) + ": cannot write " + path);
-    ::unlink(part.c_str());
-    return why;
-  }
-  return {};
+  return check_out_file("--plot", path, ".svg");
 }
 
 Result<void> write_table(const CliOptions& options, const std::string& table) {
   if (table.empty()) {
     return Error(Code::kInternal, "--tune: the ranks ended without a table");
   }
-  HVD_TRY(write_file("--tune", options.tune, table));
+  HVD_TRY(replace_file(options.tune, table));
   if (!options.json) {
     std::cout << "# " << options.tune << " holds for this placement: HVD_TUNING=" << options.tune << " hvdrun ...\n";
   }
@@ -80,7 +52,7 @@ Result<int> run_bench(const CliOptions& options) {
     return Error(Code::kInvalid, "bench pairs: one rank has no pair; as in: hvdrun bench pairs -H node1,node2");
   }
   if (options.bench.measure == bench::Measure::kTune) {
-    HVD_TRY(check_folder("--tune", options.tune));
+    HVD_TRY(check_out_file("--tune", options.tune));
     if (placement.size < 2) {
       return Error(Code::kInvalid,
                    "bench --tune: one rank has nobody to exchange data with; as in: hvdrun bench --tune " +
@@ -120,7 +92,7 @@ Result<int> run_bench(const CliOptions& options) {
   if (code == 0) {
     const launch::Chart chart = launch::bench_chart(options.bench, placement, rows);
     for (const std::string& path : options.plots) {
-      HVD_TRY(write_file("--plot", path, launch::to_svg(chart)));
+      HVD_TRY(replace_file(path, launch::to_svg(chart)));
     }
   }
   return code;

@@ -59,6 +59,9 @@ class FileJob {
       HVD_TRY(observer_->on_output(kept_at_, run_));
       HVD_TRY(observer_->on_preparing());
     }
+    if (!job_.page.empty()) {
+      page_.emplace(job_.page, clock_);
+    }
     for (int node = 0; node < nodes_.size; ++node) {
       prepared_.insert(node);
     }
@@ -88,6 +91,8 @@ class FileJob {
   }
 
  private:
+  [[nodiscard]] PageFile* page() { return page_ ? &*page_ : nullptr; }
+
   enum class Nodes : std::uint8_t { kThere, kLeft, kLost };  // at the end of the ranks
 
   // Lays the job out on the hosts that there are now.
@@ -222,7 +227,7 @@ class FileJob {
     words.early_exit = kSetUpFailed;
     words.is_silent = true;
     words.is_per_node = true;
-    return run_step({spec, nodes_, programs, reporter_with(memory, words), {}, {}, {}, &is_to_be_requeued_});
+    return run_step({spec, nodes_, programs, reporter_with(memory, words), {}, {}, {}, &is_to_be_requeued_, page()});
   }
 
   Result<int> run_ranks(StepMemory& memory, Duration took) {
@@ -253,6 +258,7 @@ class FileJob {
     step.late_programs = [this, &memory](const Placement& placement, const std::map<int, NodeView>& views, int node,
                                          StartMessage& start) { join(placement, views, node, memory, start); };
     step.is_to_be_requeued = &is_to_be_requeued_;
+    step.page = page();
     if (observer_ != nullptr) {
       step.host_source = [this](EventLoop& loop) { return observer_->host_source(loop); };
     }
@@ -415,6 +421,8 @@ class FileJob {
   std::set<int> prepared_;  // the nodes on which something is to be cleaned up
   std::string kept_at_;     // empty: no files
   std::vector<JobNodeFacts> facts_;
+  const SteadyClock clock_;
+  std::optional<PageFile> page_;    // of the whole job; none: it has no page
   bool is_to_be_requeued_ = false;  // by Slurm, when all is cleaned up
 };
 

@@ -67,8 +67,10 @@ EDGES = {
     "launcher/report": ["launcher/chart", "launcher/check", "launcher/run", "launcher/transport", "launcher/placement", "launcher/job",
                         "runtime/bench", BASE],
     # A whole job: its steps one after the other, on the hosts that there are, with all ways to reach these.
-    "launcher/steps": ["launcher/report", "launcher/run", "launcher/joining", "launcher/sessions", "launcher/offers", "launcher/engines", "launcher/ssh",
+    "launcher/steps": ["launcher/page", "launcher/report", "launcher/run", "launcher/joining", "launcher/sessions", "launcher/offers", "launcher/engines", "launcher/ssh",
                        "launcher/command", "launcher/transport", "launcher/logs", "launcher/placement", "launcher/job", "launcher/process", IO, BASE],
+    # A job's page is made of the events that programs are told.
+    "launcher/page": ["launcher/report", "launcher/run", "launcher/placement", "launcher/job", BASE],
     "runtime/include": [],
     BASE: [],
     IO: [BASE],
@@ -108,7 +110,7 @@ SOLE_INCLUDERS = {
     "libssh2": (r"libssh2", ["launcher/ssh/*"]),
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
     "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "launcher/ssh/*", "launcher/transport/agent_push.cpp"]),
-    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/job/*", "launcher/jobfile/*",
+    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/page/job_history.cpp", "launcher/job/*", "launcher/jobfile/*",
                                      "launcher/service/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/mpi/*"]),
     "NCCL": (r"nccl", ["runtime/nccl/*"]),

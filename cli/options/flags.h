@@ -39,6 +39,7 @@ struct Flags {
   std::optional<double> discovery_interval_s;
   std::vector<double> cooldown_range_s;
   std::string output_filename;
+  std::string report;
   std::string output_rotate;
   bool timestamps = false;
   std::string color = "auto";

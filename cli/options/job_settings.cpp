@@ -9,6 +9,7 @@
 #include <map>
 #include <string_view>
 
+#include "cli/options/out_file.h"
 #include "launcher/allocations/allocation.h"
 #include "launcher/command/rsh_template.h"
 #include "launcher/engines/kubernetes_gang.h"
@@ -19,7 +20,6 @@
 #include "launcher/transport/local.h"
 #include "launcher/transport/rank_limits.h"
 #include "launcher/transport/transport_choice.h"
-#include "runtime/base/duration_text.h"
 #include "runtime/base/open_files.h"
 #include "runtime/base/text.h"
 
@@ -242,6 +242,14 @@ void apply_slurm(launch::Allocation found, bool is_asked_for, launch::JobSpec& j
 
 // Takes the hosts of the batch system's or cloud's job in which hvdrun runs, where nothing else says where the ranks
 // are to be.
+// Returns the file of the job's page; empty: none.
+Result<std::string> page_of(const Flags& flags) {
+  if (!flags.report.empty()) {
+    HVD_TRY(check_out_file("--report", flags.report, ".html"));
+  }
+  return flags.report;
+}
+
 Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY_ASSIGN(const std::string wanted, engine_of(flags, job.launcher));
   if (wanted == "none") {
@@ -535,6 +543,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
     }
     HVD_TRY_ASSIGN(job.output_rotation, launch::parse_output_rotation(flags.output_rotate));
   }
+  HVD_TRY_ASSIGN(job.page, page_of(flags));
   job.quiet = flags.quiet;
   job.verbose = flags.verbose;
   job.ssh_port = flags.ssh_port;

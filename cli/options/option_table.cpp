@@ -172,6 +172,9 @@ void add_output_options(CLI::App& app, Flags& flags) {
                  "Rename such a file to stdout.1 at SIZE (as 10M, 1G), the one before to stdout.2 and so on; 10M:5 "
                  "keeps 5 of these, 10M one")
       ->type_name("SIZE");
+  app.add_option("--report", flags.report,
+                 "Also keep a page of the job: what ran where and when, and the first failure; rewritten while it runs")
+      ->type_name("FILE.html");
   app.add_flag("--prefix-output-with-timestamp", flags.timestamps, "Put the time in front of the ranks' lines");
   app.add_option("--color", flags.color,
                  "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set, and wherever CLICOLOR_FORCE is")

@@ -30,6 +30,7 @@ const std::vector<ShortGroup>& first_week() {
         {"--stdin", "the rank that reads standard input; default: rank 0"}}},
       {"What you see",
        {{"--output-filename", "also keep what rank N prints, in DIR/rank.N/stdout and stderr"},
+        {"--report", "keep a page of the job: what ran where, when, and what failed first"},
         {"--no-tags", "no [rank]<stdout>: before the lines"},
         {"--gather", "show a line that many ranks print once"},
         {"--quiet", "only the ranks' own output, unless the job fails"},

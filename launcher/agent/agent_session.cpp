@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/base/duration_text.h"
+#include "runtime/base/text.h"
 #include "runtime/io/pass_fds.h"
 #include "runtime/io/socket.h"
 

@@ -11,7 +11,7 @@
 #include "launcher/check/shared_findings.h"
 #include "launcher/placement/gpu_pinning.h"
 #include "launcher/run/exit_codes.h"
-#include "runtime/base/duration_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/base/duration_text.h"
+#include "runtime/base/text.h"
 #include "runtime/io/socket.h"
 
 namespace hvd::launch {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "launcher/transport/dropped.h"
-#include "runtime/base/duration_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {

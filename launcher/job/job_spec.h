@@ -106,6 +106,7 @@ struct JobSpec {
   bool live = false;                                   // show rows that are redrawn, on a terminal
   bool answers = false;                                // somebody may answer on standard input, so questions are shown
   std::string output_dir;                              // empty: the ranks' output is not kept
+  std::string page;                                    // the file of the job's page; empty: none
   OutputRotation output_rotation;                      // for each of its files
   std::vector<std::string> labels;                     // shown in the ranks' tags; empty: their numbers
   bool shows_ranks = true;                             // what they print also goes to the console

@@ -7,7 +7,7 @@
 
 #include "launcher/job/text_file.h"
 #include "launcher/offers/offered_hosts.h"
-#include "runtime/base/duration_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {

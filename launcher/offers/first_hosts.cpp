@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/base/duration_text.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {

@@ -1,7 +1,6 @@
 #include "launcher/report/text_reporter.h"
 
 #include "launcher/report/summary.h"
-#include "runtime/base/duration_text.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "launcher/run/exit_codes.h"
-#include "runtime/base/duration_text.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {

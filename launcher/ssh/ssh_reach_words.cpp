@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "launcher/ssh/ssh_reach.h"
-#include "runtime/base/duration_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 

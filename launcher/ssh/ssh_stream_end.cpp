@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "launcher/ssh/ssh_stream.h"
-#include "runtime/base/duration_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "launcher/joining/join_calls.h"
+#include "launcher/page/page_reporter.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/inherited_signals.h"
 #include "launcher/process/own_process.h"
@@ -85,6 +87,10 @@ Result<int> run_step(const JobStep& step) {
   }
   const Placement& told = source != nullptr || !job.join_file.empty() ? placement : agents;
   std::unique_ptr<JobReporter> reporter = reporter_of(job, told);
+  if (step.page != nullptr) {
+    reporter =
+        std::make_unique<PageReporter>(std::move(reporter), *step.page, job, told, std::chrono::system_clock::now);
+  }
   if (step.report_by) {
     reporter = step.report_by(std::move(reporter), told);
   }

@@ -1,9 +1,11 @@
 #include "launcher/steps/whole_job.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "launcher/page/page_file.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/start_plan.h"
 #include "launcher/steps/job_hosts.h"
@@ -38,13 +40,22 @@ Result<int> run_whole_job(JobSpec job, const std::vector<std::string>& notices) 
     }
   }
   bool is_to_be_requeued = false;
+  const SteadyClock clock;
+  std::optional<PageFile> page;  // all starts of the job are on it
+  if (!job.page.empty()) {
+    page.emplace(job.page, clock);
+  }
   Result<int> code = 0;
   if (job.fresh.limit > 0) {
-    RestartedJob restarted(job, placement);
+    RestartedJob restarted(job, placement, [&page](const JobStep& start) {
+      JobStep with_page = start;
+      with_page.page = page ? &*page : nullptr;
+      return run_step(with_page);
+    });
     code = restarted.run();
     is_to_be_requeued = restarted.is_to_be_requeued();
   } else {
-    code = run_step({job, placement, {}, {}, {}, {}, {}, &is_to_be_requeued});
+    code = run_step({job, placement, {}, {}, {}, {}, {}, &is_to_be_requeued, page ? &*page : nullptr});
   }
   if (is_to_be_requeued) {
     requeue(job);

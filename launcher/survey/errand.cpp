@@ -11,7 +11,7 @@
 #include <array>
 #include <exception>
 
-#include "runtime/base/duration_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {

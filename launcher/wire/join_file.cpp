@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "runtime/base/fd.h"
+#include "runtime/base/replace_file.h"
 
 namespace hvd::launch {
 namespace {
@@ -74,23 +75,9 @@ Result<JoinFile> parse_join_file(std::string_view text) {
 }
 
 Result<void> write_join_file(const std::string& path, const JoinFile& file) {
-  const std::string beside = path + ".new";
-  const auto failed = [&](const Error& why) {
-    ::unlink(beside.c_str());
-    return Error(Code::kInvalid, why.message());
-  };
-  ::unlink(beside.c_str());  // one that is left over may have another mode
-  const Fd fresh(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  const std::string what = "--join-file: cannot write " + path;
-  if (!fresh.is_open()) {
-    return Error(Code::kInvalid, Error::from_errno(what).message());
-  }
-  // The umask may have taken the owner's own rights.
-  if (::fchmod(fresh.get(), 0600) != 0 || !write_all(fresh.get(), join_file_text(file)) ||
-      ::rename(beside.c_str(), path.c_str()) != 0) {
-    return failed(Error::from_errno(what));
-  }
-  return {};
+  const auto written = replace_file(path, join_file_text(file), 0600);
+  return written.ok() ? Result<void>()
+                      : Result<void>(Error(Code::kInvalid, "--join-file: " + written.error().message()));
 }
 
 Result<JoinFile> read_join_file(const std::string& path) {

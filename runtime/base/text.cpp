@@ -15,6 +15,15 @@ std::string counted(std::size_t count, std::string_view noun) {
   return count == 1 ? text : text + "s";
 }
 
+std::string duration_text(Duration duration) {
+  const auto ms = std::chrono::round<std::chrono::milliseconds>(duration).count();
+  if (ms != 0 && ms < 1000) {
+    return std::to_string(ms) + " ms";
+  }
+  const auto tenths = (ms + 50) / 100;
+  return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10)) + " s";
+}
+
 std::string hex(std::span<const std::uint8_t> bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;

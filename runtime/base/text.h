@@ -1,5 +1,5 @@
-// Small texts that every room makes or reads: whole numbers, lists, counts, and bytes as hexadecimal digits. They stand
-// here once, so that all of them refuse the same input.
+// Small texts that every room makes or reads: whole numbers, lists, counts, durations, and bytes as hexadecimal digits.
+// They stand here once, so that all of them refuse the same input.
 //
 // Pure. Thread: any.
 #pragma once
@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+
+#include "runtime/base/clock.h"
 
 namespace hvd {
 
@@ -35,6 +37,9 @@ void add_to_list(std::string& list, std::string_view word, std::string_view sepa
 
 // "1 node", "2 nodes".
 std::string counted(std::size_t count, std::string_view noun);
+
+// "200 ms", "1.5 s", "30 s".
+std::string duration_text(Duration duration);
 
 // Two lower-case digits for each byte.
 std::string hex(std::span<const std::uint8_t> bytes);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/base/pause.h"
+#include "runtime/base/processor.h"
 #include "runtime/link/shm_segment.h"
 
 namespace hvd {

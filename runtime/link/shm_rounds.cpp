@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "runtime/base/pause.h"
+#include "runtime/base/processor.h"
 #include "runtime/link/shm_ring.h"
 
 namespace hvd {

@@ -19,7 +19,7 @@
 
 #include <time.h>
 
-#include "runtime/base/pause.h"
+#include "runtime/base/processor.h"
 #include "runtime/link/shm_rounds.h"
 
 namespace hvd {

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/base/pause.h"
+#include "runtime/base/processor.h"
 #include "tests/multi/engine/engine_job.h"
 
 namespace hvd::test {

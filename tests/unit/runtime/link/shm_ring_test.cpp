@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/base/pause.h"
+#include "runtime/base/processor.h"
 
 using namespace hvd;
 

@@ -1,0 +1,39 @@
+#include "launcher/page/page_file.h"
+
+#include <utility>
+
+#include "launcher/page/job_page.h"
+#include "runtime/base/replace_file.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr auto kInterval = std::chrono::seconds(5);
+
+}  // namespace
+
+void PageFile::add(std::string_view event) {
+  const bool had_failed = history_.failure().has_value();
+  history_.add(event);
+  const bool is_news = !has_been_written_ || history_.end() || history_.failure().has_value() != had_failed;
+  if (is_news || clock_.now() - written_ >= kInterval) {
+    write();
+  }
+}
+
+std::string PageFile::failure() {
+  return has_told_ || failure_.empty() ? "" : (has_told_ = true, failure_);
+}
+
+void PageFile::write() {
+  if (!failure_.empty()) {
+    return;
+  }
+  if (const auto written = replace_file(path_, job_page(history_)); !written.ok()) {
+    failure_ = "--report: " + written.error().message() + "; the job goes on without its page";
+  }
+  has_been_written_ = true;
+  written_ = clock_.now();
+}
+
+}  // namespace hvd::launch
