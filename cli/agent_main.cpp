@@ -22,7 +22,7 @@
 #include "launcher/process/inherited_signals.h"
 #include "launcher/process/remove_tree.h"
 #include "launcher/process/spawn.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "launcher/wire/engine_call.h"
 #include "launcher/wire/join_file.h"
 #include "runtime/base/open_files.h"

@@ -8,7 +8,7 @@
 #include "launcher/chart/svg_canvas.h"
 #include "launcher/placement/placement.h"
 #include "launcher/report/bench_table.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "launcher/steps/job_step.h"
 #include "runtime/base/replace_file.h"
 #include "runtime/bench/bench_wire.h"

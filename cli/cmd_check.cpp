@@ -19,7 +19,7 @@
 #include "launcher/process/inherited_signals.h"
 #include "launcher/report/check_json.h"
 #include "launcher/report/check_text.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "launcher/steps/own_transports.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/open_files.h"

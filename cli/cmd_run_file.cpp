@@ -21,7 +21,7 @@
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/silent_reporter.h"
 #include "launcher/report/step_reporter.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "launcher/steps/job_hosts.h"
 #include "launcher/steps/job_step.h"
 #include "launcher/steps/slurm_requeue.h"

@@ -14,10 +14,10 @@
 #include "cli/options/job_file_settings.h"
 #include "cli/service_commands.h"
 #include "launcher/process/own_process.h"
-#include "launcher/run/exit_codes.h"
 #include "launcher/service/granted_nodes.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
+#include "launcher/state/exit_codes.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/transport_choice.h"
 

@@ -9,7 +9,7 @@
 #include "cli/options/options.h"
 #include "launcher/process/inherited_signals.h"
 #include "launcher/report/json_reporter.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "runtime/base/open_files.h"
 
 namespace {

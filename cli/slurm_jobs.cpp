@@ -7,7 +7,7 @@
 #include "launcher/engines/slurm_batch.h"
 #include "launcher/job/host_list.h"
 #include "launcher/process/output_of.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "runtime/base/text.h"
 
 namespace hvd::cli {

@@ -28,7 +28,6 @@ LARGER = {
     "LogMux": (36, 1),
     "Child": (33, 1),
     "JobRunner": (71, 3),
-    "JobState": (67, 2),
     "NodeSession": (34, 1),
     "JobStore": (35, 2),
     "SshReach": (31, 2),

@@ -20,9 +20,9 @@ IO = "runtime/io"
 # key counts.
 EDGES = {
     "cli": ["cli/options", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
-            "launcher/ssh", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/run", "launcher/steps", "launcher/check", "launcher/report",
+            "launcher/ssh", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/state", "launcher/run", "launcher/steps", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
-    "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/run", "launcher/process", "runtime/bench", IO, BASE],
+    "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/state", "launcher/process", "runtime/bench", IO, BASE],
     # Words become settings.
     "cli/options": ["launcher/jobfile", "launcher/job", "launcher/allocations", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
                     "runtime/bench"],
@@ -34,7 +34,7 @@ EDGES = {
     # What tells a job that runs which nodes it has.
     "launcher/service/granted_nodes.h": ["launcher/offers", IO, BASE],
     "launcher/service/granted_nodes.cpp": ["launcher/offers", IO, BASE],
-    "launcher/service/job_store_jobs.cpp": ["launcher/run", BASE],
+    "launcher/service/job_store_jobs.cpp": ["launcher/state", BASE],
     "launcher/process": [IO, BASE],
     "launcher/logs": [IO, BASE],
     # What launcher, agent, relay and rank say to each other.
@@ -58,16 +58,18 @@ EDGES = {
     "launcher/joining": ["launcher/offers", "launcher/engines", "launcher/transport", "launcher/wire", "launcher/job", IO, BASE],
     # The conversations with the nodes, and which node is reached through which.
     "launcher/sessions": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE],
-    "launcher/run": ["launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
+    # What a job does next.
+    "launcher/state": ["launcher/transport", "launcher/placement", "launcher/job", "launcher/process", BASE, "runtime/rendezvous"],
+    "launcher/run": ["launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
                      "launcher/transport", "launcher/logs",
                      "launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
-    "launcher/check": ["launcher/sessions", "launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
+    "launcher/check": ["launcher/sessions", "launcher/state", "launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
                        "runtime/rendezvous"],
     "launcher/chart": [],
-    "launcher/report": ["launcher/chart", "launcher/check", "launcher/run", "launcher/transport", "launcher/placement", "launcher/job",
+    "launcher/report": ["launcher/chart", "launcher/check", "launcher/state", "launcher/run", "launcher/transport", "launcher/placement", "launcher/job",
                         "runtime/bench", BASE],
     # A whole job: its steps one after the other, on the hosts that there are, with all ways to reach these.
-    "launcher/steps": ["launcher/page", "launcher/report", "launcher/run", "launcher/joining", "launcher/sessions", "launcher/offers", "launcher/engines", "launcher/ssh",
+    "launcher/steps": ["launcher/page", "launcher/report", "launcher/state", "launcher/run", "launcher/joining", "launcher/sessions", "launcher/offers", "launcher/engines", "launcher/ssh",
                        "launcher/command", "launcher/transport", "launcher/logs", "launcher/placement", "launcher/job", "launcher/process", IO, BASE],
     # A job's page is made of the events that programs are told.
     "launcher/page": ["launcher/report", "launcher/run", "launcher/placement", "launcher/job", BASE],
@@ -142,7 +144,7 @@ SLEEPS = "// sleeps:"  # on the line or the one above
 
 # These parts are the specification: values in, values out; no I/O, no clock, no environment.
 PURE = ["launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
-        "launcher/run/job_state.*", "launcher/run/failure_order.*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
+        "launcher/state/*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/engine/end_of_job.*", "runtime/algo/schedule.*"]
 NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \
               r"|\"runtime/(io/\w+|base/(fd|log))\.h\""

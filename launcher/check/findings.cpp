@@ -10,7 +10,7 @@
 #include "launcher/check/link_findings.h"
 #include "launcher/check/shared_findings.h"
 #include "launcher/placement/gpu_pinning.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "launcher/check/shared_findings.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 
 namespace hvd::launch {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 
 namespace hvd::launch {
 namespace {

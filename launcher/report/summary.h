@@ -7,7 +7,7 @@
 
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_reporter.h"
-#include "launcher/run/job_state.h"
+#include "launcher/state/job_state.h"
 #include "runtime/base/clock.h"
 
 namespace hvd::launch {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/membership/membership.h"
-#include "launcher/run/job_state.h"
+#include "launcher/state/job_state.h"
 #include "launcher/wire/messages.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"

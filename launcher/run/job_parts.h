@@ -13,8 +13,8 @@
 #include "launcher/membership/generations.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_reporter.h"
-#include "launcher/run/job_state.h"
 #include "launcher/sessions/node_session.h"
+#include "launcher/state/job_state.h"
 #include "runtime/base/log.h"
 #include "runtime/io/event_loop.h"
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "launcher/offers/host_offers.h"
-#include "launcher/run/job_state.h"
+#include "launcher/state/job_state.h"
 
 namespace hvd::launch {
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "launcher/joining/joiner_seats.h"
-#include "launcher/run/exit_codes.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/state/exit_codes.h"
 
 namespace hvd::launch {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "launcher/run/exit_codes.h"
 #include "launcher/service/job_store.h"
+#include "launcher/state/exit_codes.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {

@@ -13,7 +13,7 @@
 #include "launcher/process/inherited_signals.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/restart_reporter.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "launcher/steps/job_hosts.h"
 #include "launcher/steps/step_log.h"
 #include "runtime/io/event_loop.h"

@@ -10,7 +10,7 @@
 #include "launcher/engines/mpirun.h"
 #include "launcher/engines/slurm_gang.h"
 #include "launcher/engines/spark_gang.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "launcher/steps/step_log.h"
 #include "launcher/transport/transport_choice.h"
 

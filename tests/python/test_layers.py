@@ -69,7 +69,7 @@ def test_an_empty_tree_is_not_taken_for_a_clean_one(tmp_path):
     ("runtime/base/x.cpp", "#include <nlohmann/json.hpp>\n", 1, "nlohmann-json"),
     ("runtime/engine/x.cpp", "#include <nccl.h>\n", 1, "NCCL"),
     ("cli/x.cpp", "#include <doctest/doctest.h>\n", 1, "doctest may be included only in tests"),
-    ("launcher/run/job_state.cpp", "#include <unistd.h>\n", 1, "without I/O and clock"),
+    ("launcher/state/job_state.cpp", "#include <unistd.h>\n", 1, "without I/O and clock"),
     ("launcher/placement/x.cpp", '#include "runtime/base/fd.h"\n', 1, "without I/O and clock"),
     ("launcher/job/x.cpp", 'const auto a = std::getenv("A");\n', 1, "getenv() is called only in"),
     ("launcher/process/x.cpp", 'const auto a = getenv("A");\n', 1, "getenv()"),

@@ -10,7 +10,7 @@
 #include "launcher/offers/first_hosts.h"
 #include "launcher/report/restart_reporter.h"
 #include "launcher/report/text_reporter.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "tests/support/virtual_time.h"
 
 using namespace hvd;          // NOLINT(google-build-using-namespace)

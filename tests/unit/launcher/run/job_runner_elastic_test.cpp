@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 #include "tests/unit/launcher/run/job_scenario.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)

@@ -8,9 +8,9 @@
 
 #include "launcher/job/host_list.h"
 #include "launcher/report/summary.h"
-#include "launcher/run/exit_codes.h"
-#include "launcher/run/job_state.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/state/exit_codes.h"
+#include "launcher/state/job_state.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using hvd::Code;

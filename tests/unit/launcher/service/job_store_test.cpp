@@ -12,9 +12,9 @@
 #include <doctest/doctest.h>
 
 #include "launcher/job/host_list.h"
-#include "launcher/run/exit_codes.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
+#include "launcher/state/exit_codes.h"
 #include "tests/unit/launcher/folder.h"
 
 namespace {

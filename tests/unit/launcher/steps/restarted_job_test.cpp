@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "launcher/job/host_list.h"
-#include "launcher/run/exit_codes.h"
+#include "launcher/state/exit_codes.h"
 
 using namespace hvd;          // NOLINT(google-build-using-namespace)
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)

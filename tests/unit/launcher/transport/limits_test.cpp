@@ -7,7 +7,7 @@
 #include "launcher/job/hostfile.h"
 #include "launcher/job/text_file.h"
 #include "launcher/placement/placement.h"
-#include "launcher/run/unopened_hosts.h"
+#include "launcher/state/unopened_hosts.h"
 #include "launcher/transport/rank_limits.h"
 #include "launcher/transport/transport_choice.h"
 

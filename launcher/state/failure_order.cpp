@@ -1,4 +1,4 @@
-#include "launcher/run/failure_order.h"
+#include "launcher/state/failure_order.h"
 
 #include <algorithm>
 

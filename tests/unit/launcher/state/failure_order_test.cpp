@@ -10,7 +10,7 @@
 #include "launcher/logs/failure_signs.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/summary.h"
-#include "launcher/run/job_state.h"
+#include "launcher/state/job_state.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using hvd::Code;

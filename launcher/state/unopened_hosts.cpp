@@ -1,4 +1,4 @@
-#include "launcher/run/unopened_hosts.h"
+#include "launcher/state/unopened_hosts.h"
 
 #include <algorithm>
 #include <map>
