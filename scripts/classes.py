@@ -27,7 +27,6 @@ LARGER = {
     "CheckRunner": (33, 1),
     "LogMux": (36, 1),
     "Child": (33, 1),
-    "JobRunner": (71, 3),
     "NodeSession": (34, 1),
     "JobStore": (35, 2),
     "SshReach": (31, 2),

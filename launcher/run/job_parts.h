@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/job/job_spec.h"
@@ -32,8 +33,9 @@ struct JobParts {
   LogMux& logs;
   JobReporter& reporter;
   Log& log;
-  const std::string& id;
+  std::string& id;
   std::function<void(const JobEvent& event)> apply;
+  bool has_started = false;  // agents were asked to start their ranks
 
   [[nodiscard]] NodeSession& session(int node) const { return *sessions[static_cast<std::size_t>(node)]; }
   [[nodiscard]] const NodePlan& agent(int node) const { return agents.nodes[static_cast<std::size_t>(node)]; }
@@ -44,6 +46,10 @@ struct JobParts {
       logs.say(line);
     }
   }
+  // Sends the message to every node whose ranks were told to start; before that, to all nodes.
+  void broadcast(AgentMessage type, std::string_view body) const;
+  // Shows what the start of the job waits for, while it does.
+  void show_status() const;
   // Ends the ranks of the node in order, and then its agent.
   void end_node(int node) const;
 };

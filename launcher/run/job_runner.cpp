@@ -1,49 +1,20 @@
 #include "launcher/run/job_runner.h"
 
 #include <signal.h>
-#include <sys/random.h>
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "launcher/state/exit_codes.h"
-#include "runtime/base/text.h"
+#include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
-namespace {
-
-// A node counts as lost this long after the grace period, which leaves its agent time to kill what the ranks left
-// behind.
-constexpr auto kStopSlack = std::chrono::seconds(15);
-// A start that is faster than this prints nothing about its progress; the same interval separates two progress lines.
-constexpr auto kSlowStart = std::chrono::seconds(5);
-// Agents get this long to end after their sessions were closed.
-constexpr auto kEndTime = std::chrono::seconds(2);
-// An engine gets this long to clean up after its agents, also on other hosts.
-constexpr Duration kEngineEndTime = std::chrono::seconds(10);
-// When a job is stopped, readers get this long after the grace period to take what the ranks still wait to print.
-constexpr auto kReaderTime = std::chrono::milliseconds(500);
-
-template <std::size_t N>
-Result<std::array<std::uint8_t, N>> random_bytes() {
-  std::array<std::uint8_t, N> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return Error::from_errno("getrandom");
-  }
-  return bytes;
-}
-
-}  // namespace
 
 JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
                      JobReporter& reporter, Log& log, ConsoleFds console)
     : loop_(loop),
       spec_(spec),
       placement_(placement),
-      transports_(transports),
       reporter_(reporter),
-      log_(log),
       agents_(agents_of(spec, placement)),
       state_(agents_, spec.servers, spec.restart_limit, spec.grace, spec.least_ranks),
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
@@ -76,11 +47,15 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
              log,
              job_id_,
              [this](const JobEvent& event) { apply(event); }},
-      hosts_(parts_, *this, [this](int node) { open_session(node); }),
+      reports_(parts_, {start_, ending_, hosts_, engine_, away_, tree_, suspension_}),
+      hosts_(parts_, reports_, [this](int node) { start_.open_session(node); }),
       engine_(parts_, transports.engine),
       away_(parts_),
       output_(parts_),
-      began_(loop.now()) {}
+      deadlines_(parts_),
+      start_(parts_, transports, {tree_, hosts_, engine_, deadlines_}),
+      ending_(parts_, hosts_, engine_, output_),
+      changes_(parts_, hosts_) {}
 
 JobRunner::~JobRunner() {
   while (!sessions_.empty()) {
@@ -100,8 +75,8 @@ LogMux::Sink JobRunner::log_sink() {
     apply(RankComplained{rank, sign == FailureSigns::Sign::kLost, loop_.now()});
   };
   sink.on_files_failed = [this](const Error& why) {
-    say_all(reporter_.on(
-        Note{LogLevel::kError, -1, why.message() + "; the job goes on, and what its ranks print still comes here"}));
+    parts_.say(
+        Note{LogLevel::kError, -1, why.message() + "; the job goes on, and what its ranks print still comes here"});
     apply(FilesFailed{why});
   };
   return sink;
@@ -112,7 +87,7 @@ Suspension::Sink JobRunner::suspension_sink() {
   sink.suspend = [this] {
     int count = 0;
     for (const auto& session : sessions_) {
-      if (session->is_open() && session->ready() && !is_finishing_) {
+      if (session->is_open() && session->ready() && !ending_.is_finishing()) {
         session->send(AgentMessage::kSuspend);
         ++count;
       }
@@ -120,11 +95,8 @@ Suspension::Sink JobRunner::suspension_sink() {
     return count;
   };
   sink.let_continue = [this](Duration stopped) {
-    broadcast(AgentMessage::kContinue, "");
-    if (timeout_timer_ != 0) {
-      timeout_due_ += stopped;
-      arm_timeout();
-    }
+    parts_.broadcast(AgentMessage::kContinue, "");
+    deadlines_.extend_timeout(stopped);
     logs_.show_rows();
   };
   sink.leave_terminal = [this] { logs_.hide_rows(); };
@@ -138,23 +110,15 @@ Generations::Sink JobRunner::generations_sink() {
       session.send(type, body);  // a node that is joining hears of the generation when it is started
     }
   };
-  sink.broadcast = [this](AgentMessage type, const std::string& body) { broadcast(type, body); };
+  sink.broadcast = [this](AgentMessage type, const std::string& body) { parts_.broadcast(type, body); };
   sink.on_formed = [this](const Generation& generation, Duration pause) {
     apply(MembersChanged{generation.members});
-    say_all(reporter_.on(news::GenerationFormed{generation, pause}));
+    parts_.say(news::GenerationFormed{generation, pause});
     apply(RanksReleased{generation.released, true});
-    loop_.cancel(std::exchange(hosts_timer_, 0));
+    deadlines_.on_formed();
     hosts_.look_later();
   };
   return sink;
-}
-
-void JobRunner::arm_timeout() {
-  loop_.cancel(timeout_timer_);
-  timeout_timer_ = loop_.after(timeout_due_ - loop_.now(), [this] {
-    timeout_timer_ = 0;
-    apply(TimedOut{});
-  });
 }
 
 Result<void> JobRunner::keep_output() {
@@ -175,67 +139,42 @@ Result<void> JobRunner::keep_output() {
   return {};
 }
 
+int JobRunner::refuse(const Error& why, int code) {
+  parts_.say(news::Refused{why, code});
+  output_.flush_refusal();
+  return code;
+}
+
 Result<int> JobRunner::run() {
   if (spec_.least_ranks > placement_.size) {
     const std::string least = std::to_string(spec_.least_ranks);
     const Error why(Code::kInvalid, "--min-np " + least + ": the job has room for " + std::to_string(placement_.size) +
                                         (placement_.size == 1 ? " rank" : " ranks") +
                                         " only; name more hosts or slots");
-    say_all(reporter_.on(news::Refused{why, exit_code::kUsage}));
-    output_.flush_refusal();
-    return exit_code::kUsage;
+    return refuse(why, exit_code::kUsage);
   }
   if (const auto kept = keep_output(); !kept.ok()) {
-    say_all(reporter_.on(news::Refused{kept.error(), exit_code::kOutputFailed}));
-    output_.flush_refusal();
-    return exit_code::kOutputFailed;
+    return refuse(kept.error(), exit_code::kOutputFailed);
   }
   state_.limit_resets(spec_.reset_limit);
   if (spec_.excludes_failed_hosts) {
     state_.exclude_hosts();
   }
-  HVD_TRY_ASSIGN(secret_, random_bytes<kSecretBytes>());
-  HVD_TRY_ASSIGN(const auto token, (random_bytes<16>()));
-  HVD_TRY_ASSIGN(const auto id, (random_bytes<4>()));
-  token_ = hex(token);
-  job_id_ = hex(id);
+  HVD_TRY(start_.make_secrets());
   if (const auto listening = hosts_.listen(); !listening.ok()) {
-    say_all(reporter_.on(news::Refused{listening.error(), exit_code::kUsage}));
-    output_.flush_refusal();
-    return exit_code::kUsage;
+    return refuse(listening.error(), exit_code::kUsage);
   }
-  start_timer_ = loop_.after(spec_.start_timeout, [this] { on_start_timeout(); });
-  slow_timer_ = loop_.after(kSlowStart, [this] { tell_slow_start(); });
-  say_all(reporter_.on(news::Begun{job_id_}));
-  show_status();
-  open_sessions();
+  start_.begin(reports_, [this] { ending_.end_if_closed(); });
   HVD_TRY(loop_.run());
   // Write the ranks' output first, then report on the job: whether all of it could be written is part of the report.
   if (const auto written = output_.flush(); !written.ok()) {
     state_.on(OutputFailed{written.error()});
   }
   output_.tell_unwritten();
-  say_all(reporter_.on(news::Ended{state_, loop_.now() - began_}));
+  parts_.say(news::Ended{state_, loop_.now() - start_.began()});
   static_cast<void>(output_.flush());
   const int cut_short_by = output_.cut_short_by();
   return state_.exit_code() == 0 && cut_short_by != 0 ? 128 + cut_short_by : state_.exit_code();
-}
-
-// Names the nodes on which ranks may still be running: a user who ends a job wants to know.
-void JobRunner::name_lost_touch() {
-  for (const auto& session : sessions_) {
-    const int node = session->plan().index;
-    if (!has_started_ || !session->is_unfinished()) {
-      continue;
-    }
-    const Duration most = session->agent_patience();
-    say_all(reporter_.on(
-        Note{LogLevel::kWarning, node,
-             "it has not said that its ranks have ended; its agent ends them when it finds hvdrun gone" +
-                 (most > Duration::zero()
-                      ? ", at the latest after " + duration_text(most) + " without a sign of life from here"
-                      : std::string())}));
-  }
 }
 
 void JobRunner::apply(const JobEvent& event) {
@@ -244,146 +183,38 @@ void JobRunner::apply(const JobEvent& event) {
   }
 }
 
-void JobRunner::apply_notice(const JobEvent& event) {
-  const bool had_cause = state_.cause().has_value();
-  apply(event);
-  was_told_to_end_ = was_told_to_end_ || (!had_cause && state_.cause().has_value());
+template <typename Action>
+void JobRunner::act(const Action& action) {
+  if constexpr (requires { start_.act(action); }) {
+    start_.act(action);
+  } else if constexpr (requires { changes_.act(action); }) {
+    changes_.act(action);
+  } else if constexpr (requires { deadlines_.act(action); }) {
+    deadlines_.act(action);
+  } else {
+    ending_.act(action);
+  }
 }
 
 void JobRunner::act(const StopNodes& action) {
-  StopMessage stop;
-  stop.signal = action.signo;
-  stop.spared.assign(action.spared.begin(), action.spared.end());
-  stop.grace_ms =
-      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(spec_.grace).count());
+  start_.end_input();
+  ending_.act(action);
+}
+
+void JobRunner::act(const Finish& action) {
   generations_.stop();
-  input_.reset();
-  broadcast(AgentMessage::kStop, stop.encode());
-  loop_.cancel(stop_timer_);
-  const Duration grace = action.signo == SIGKILL ? Duration::zero() : spec_.grace;
-  if (state_.cause()) {  // otherwise servers are being ended, and the job has not failed
-    output_.stop_waiting_in(action.signo == SIGKILL ? grace : grace + kReaderTime);
-  }
-  stop_timer_ = loop_.after(grace + kStopSlack, [this] { apply(StopTimedOut{}); });
-}
-
-void JobRunner::act(const TellRanks& action) {
-  broadcast(AgentMessage::kNotice, action.cause);
-}
-
-void JobRunner::act(const ReportCause&) {
-  const Cause& cause = *state_.cause();
-  logs_.release_held();
-  show_status();
-  Failure failure;
-  failure.cause = cause;
-  failure.was_told = state_.was_told_as_failing();
-  if (cause.rank >= 0) {
-    const RankRecord& record = state_.ranks()[static_cast<std::size_t>(cause.rank)];
-    failure.last_errors = logs_.last_errors(cause.rank);
-    failure.status = record.status;
-    failure.detail = record.detail;
-    failure.kept_in = logs_.kept_in(cause.rank);
-  }
-  say_all(reporter_.on(failure));
-}
-
-void JobRunner::act(const ReportFailing&) {
-  logs_.release_held();
-  show_status();
-  say_all(reporter_.on(news::Failing{*state_.cause()}));
-}
-
-void JobRunner::act(const AwaitCause&) {
-  loop_.cancel(cause_timer_);
-  cause_timer_ = loop_.after(spec_.grace, [this] {
-    cause_timer_ = 0;
-    apply(CauseDue{});
-  });
-}
-
-void JobRunner::act(const AwaitEnd& action) {
-  TimerId& timer = end_timers_[action.rank];
-  loop_.cancel(timer);
-  timer = loop_.after(spec_.grace, [this, action] {
-    end_timers_.erase(action.rank);
-    apply(RankOverdue{action.rank, action.pid});
-  });
-}
-
-void JobRunner::act(const EndRank& action) {
-  const int node = agents_.node_of(action.rank).index;
-  sessions_[static_cast<std::size_t>(node)]->send(AgentMessage::kEndRank, number_body(action.rank, action.signo));
-}
-
-void JobRunner::act(const Finish&) {
-  is_finishing_ = true;
-  generations_.stop();
-  input_.reset();
-  loop_.cancel(std::exchange(timeout_timer_, 0));
-  loop_.cancel(stop_timer_);
-  loop_.cancel(start_timer_);
-  loop_.cancel(slow_timer_);
+  start_.stop();
   engine_.stop();
-  loop_.cancel(std::exchange(cause_timer_, 0));
-  loop_.cancel(std::exchange(hosts_timer_, 0));
+  deadlines_.stop();
   hosts_.stop();
-  for (const auto& [rank, timer] : end_timers_) {
-    loop_.cancel(timer);
-  }
-  end_timers_.clear();
   away_.stop();
-  if (state_.cause() && state_.phase() == JobPhase::kDone) {
-    log_.write(LogLevel::kDebug, "leaving the sessions");
-  }
-  name_lost_touch();
-  // Close the relayed sessions first, because the other ones carry their bytes.
-  std::for_each(sessions_.rbegin(), sessions_.rend(),
-                [this](const auto& session) { session->close_input(hosts_.last_words(session->plan().index)); });
-  if (!has_started_) {
-    engine_.end();
-  }
-  end_timer_ = loop_.after(engine_.is_there() ? kEngineEndTime : Duration(kEndTime), [this] { loop_.stop(); });
-  end_if_closed();
-}
-
-void JobRunner::end_if_closed() {
-  const bool any_open =
-      std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->has_agent(); });
-  if (is_finishing_ && !any_open && !engine_.is_running()) {
-    loop_.cancel(end_timer_);
-    loop_.stop();
-  }
-}
-
-void JobRunner::say_all(const Lines& lines) {
-  for (const std::string& line : lines) {
-    logs_.say(line);
-  }
-}
-
-void JobRunner::show_status() {
-  logs_.show_status(state_.phase() == JobPhase::kOpening ? reporter_.status() : "");
-}
-
-void JobRunner::tell_slow_start() {
-  say_all(reporter_.on(news::SlowStart{}));
-  slow_timer_ = loop_.after(kSlowStart, [this] { tell_slow_start(); });
-}
-
-void JobRunner::broadcast(AgentMessage type, std::string_view body) {
-  const auto frame = std::make_shared<const std::string>(agent_frame(type, body));
-  for (const auto& session : sessions_) {
-    if (!has_started_ || session->has_started()) {
-      session->send_frame(type, frame);
-    }
-  }
+  ending_.act(action);
 }
 
 void JobRunner::on_signal(int signo) {
   if (signo == SIGCONT || signo == SIGTTIN) {
-    if (signo == SIGCONT && input_) {
-      input_->look_again();
+    if (JobInput* const input = start_.input(); signo == SIGCONT && input != nullptr) {
+      input->look_again();
     }
     return;
   }
@@ -393,7 +224,7 @@ void JobRunner::on_signal(int signo) {
   }
   const bool is_end = signo == SIGUSR1 && !spec_.requeued_job.empty();
   if ((signo == SIGUSR1 && !is_end) || signo == SIGUSR2) {
-    broadcast(AgentMessage::kForward, number_body(signo));
+    parts_.broadcast(AgentMessage::kForward, number_body(signo));
     return;
   }
   if (output_.on_signal(signo)) {
@@ -401,124 +232,10 @@ void JobRunner::on_signal(int signo) {
     return;
   }
   if (is_end || signo == SIGTERM) {
-    apply_notice(Interrupted{signo});
+    ending_.apply_notice(Interrupted{signo});
   } else {
     apply(Interrupted{signo});
   }
-}
-
-// ---- what the sessions report ----
-
-void JobRunner::on_progress(int node, const std::string& what) {
-  log_.write(LogLevel::kDebug, agents_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
-  say_all(reporter_.on(news::NodeProgress{node, what}));
-  show_status();
-}
-
-void JobRunner::on_notice(int node, const std::string& what) {
-  say_all(reporter_.on(Note{LogLevel::kWarning, node, what}));
-}
-
-void JobRunner::on_away(int node, const Error& why, Duration patience) {
-  say_all(reporter_.on(news::NodeAway{node, why, patience}));
-  tree_.change(node, Relay::State::kAway);
-  away_.on_away(node, why);
-}
-
-void JobRunner::on_back(int node, Duration away) {
-  say_all(reporter_.on(news::NodeBack{node, away}));
-  away_.on_back(node);
-  tree_.change(node, Relay::State::kUp);
-}
-
-void JobRunner::on_started(int rank, int pid) {
-  log_.write(LogLevel::kDebug, "rank " + std::to_string(rank) + " runs as pid " + std::to_string(pid) + " on " +
-                                   placement_.node_of(rank).host.name);
-  say_all(reporter_.on(news::RankStarted{rank, pid}));
-  apply(RankStarted{rank, pid});
-}
-
-void JobRunner::on_joined(const JoinedMessage& joined) {
-  apply(RankJoined{joined.rank});
-  generations_.on_joined(joined);
-}
-
-void JobRunner::on_start_failed(const StartFailedMessage& failed) {
-  apply(RankStartFailed{failed.rank, failed.why});
-}
-
-void JobRunner::on_output(int node, const OutputMessage& output) {
-  logs_.feed(node, output.rank, output.stream == StreamId::kStderr, output.bytes);
-}
-
-void JobRunner::on_output_end(int rank, StreamId stream) {
-  logs_.finish(rank, stream == StreamId::kStderr);
-}
-
-void JobRunner::on_input_credit(int node, std::uint64_t bytes) {
-  if (input_) {
-    input_->on_credit(node, bytes);
-  }
-}
-
-void JobRunner::on_input_over(int node) {
-  if (input_) {
-    input_->on_over(node);
-  }
-}
-
-void JobRunner::on_failing(const FailingMessage& failing) {
-  log_.write(LogLevel::kDebug, "rank " + std::to_string(failing.rank) + " tells of a failure: " + failing.news.what);
-  FailureNews news = failing.news;
-  news.by = generations_.started_as(failing.generation, news.by);
-  apply(RankFailing{failing.rank, std::move(news), loop_.now()});
-}
-
-void JobRunner::on_exited(const ExitedMessage& exited) {
-  log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
-  say_all(reporter_.on(news::RankEnded{exited.rank, exited.status, exited.detail}));
-  apply(RankExited{exited.rank, exited.status, exited.detail, loop_.now()});
-  hosts_.look_later();
-  const bool is_over = state_.ranks()[static_cast<std::size_t>(exited.rank)].state == RankRecord::State::kEnded;
-  if (spec_.restart_limit > 0 && is_over && exited.status.is_success()) {
-    generations_.on_done(exited.rank);
-  }
-  hosts_.end_if_idle(agents_.node_of(exited.rank).index);
-}
-
-void JobRunner::on_exchange(const ExchangeMessage& exchange) {
-  if (const auto posted = generations_.post(exchange); !posted.ok()) {
-    log_.write(LogLevel::kWarning, "rank " + std::to_string(exchange.rank) + ": " + posted.error().message());
-  }
-}
-
-void JobRunner::on_problem(int node, const std::string& text) {
-  say_all(reporter_.on(Note{LogLevel::kError, node, text}));
-}
-
-Result<void> JobRunner::on_relay(int node, const Frame& frame) {
-  return tree_.on_frame(node, frame);
-}
-
-void JobRunner::on_suspended(int /*node*/) {
-  suspension_.on_suspended();
-}
-
-void JobRunner::on_done(int node) {
-  apply(NodeDone{node});
-  hosts_.on_done(node);
-}
-
-void JobRunner::on_lost(int node, const Error& why) {
-  if (!state_.is_over(node)) {
-    say_all(reporter_.on(news::NodeLost{node, why}));
-    show_status();
-  }
-  tree_.change(node, Relay::State::kGone);
-  on_input_over(node);
-  apply(NodeLost{node, why});
-  hosts_.look_later();
-  end_if_closed();
 }
 
 }  // namespace hvd::launch

@@ -1,66 +1,57 @@
-// JobRunner carries out one job: it opens sessions, feeds JobState what happens and does what JobState decides.
+// JobRunner carries out one job: its parts tell JobState what happens, and do what JobState decides. The runner itself
+// makes the parts, gives each action to the part whose it is, and runs the loop.
 //
 // Thread: the one that calls run(); it becomes the loop's.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "launcher/engines/engine.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
 #include "launcher/membership/generations.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/away_nodes.h"
 #include "launcher/run/engine_run.h"
+#include "launcher/run/job_deadlines.h"
+#include "launcher/run/job_ending.h"
 #include "launcher/run/job_parts.h"
 #include "launcher/run/job_reporter.h"
+#include "launcher/run/job_start.h"
 #include "launcher/run/last_output.h"
 #include "launcher/run/moving_hosts.h"
+#include "launcher/run/node_reports.h"
+#include "launcher/run/rank_changes.h"
 #include "launcher/run/start_plan.h"
 #include "launcher/run/suspension.h"
-#include "launcher/sessions/job_input.h"
 #include "launcher/sessions/node_session.h"
 #include "launcher/sessions/relay_tree.h"
 #include "launcher/state/job_state.h"
-#include "launcher/transport/transport.h"
-#include "launcher/transport/transport_choice.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 
-// Transports are the ways to reach nodes; not owned.
-struct Transports {
-  Transport* local = nullptr;
-  Transport* ssh = nullptr;
-  Transport* rsh = nullptr;  // null: the job has no rsh command
-  // both are null, unless an engine starts the agents, which then connect to us
-  Transport* dial_back = nullptr;
-  Engine* engine = nullptr;
-};
-
-class JobRunner final : private SessionSink {
+class JobRunner final {
  public:
   JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
             JobReporter& reporter, Log& log, ConsoleFds console = {});
-  ~JobRunner() override;
+  ~JobRunner();
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
   // Call before run(). `programs` says what the ranks run, where they differ; it is called once, when all nodes have
   // answered.
-  void set_programs(ProgramsOf programs) { programs_ = std::move(programs); }
+  void set_programs(ProgramsOf programs) { start_.set_programs(std::move(programs)); }
   // Call before run(). `programs` says what the ranks of a node run that joins later; it is called for each.
-  void set_late_programs(LateProgramsOf programs) { late_programs_ = std::move(programs); }
+  void set_late_programs(LateProgramsOf programs) { start_.set_late_programs(std::move(programs)); }
   // Call before run(). `from` becomes the standard input of the ranks that the spec names. SIGTTIN must be blocked
   // (input_source.h). Without it these ranks read end of file.
-  void take_input(Fd from) { input_from_ = std::move(from); }
+  void take_input(Fd from) { start_.take_input(std::move(from)); }
   // Call before run(). `rewrite` replaces lines of the ranks' output on the console.
   void rewrite_output(LogMux::Rewrite rewrite) { logs_.rewrite_with(std::move(rewrite)); }
   // Call before run(). Hosts of `source` join and leave the running job. `placement` is the one that the runner was
@@ -79,109 +70,49 @@ class JobRunner final : private SessionSink {
   // has none yet.
   void on_engine_gone(const Error& why) { apply(EngineEnded{why}); }
   // True when the job was ended because its time is over, by what SIGTERM or SIGUSR1 told hvdrun or an agent.
-  [[nodiscard]] bool was_told_to_end() const { return was_told_to_end_; }
+  [[nodiscard]] bool was_told_to_end() const { return ending_.was_told_to_end(); }
   // Prints a line of hvdrun's own, in order with what the ranks printed.
   void say(std::string_view line) { logs_.say(line); }
 
  private:
-  void on_ready(int node, const ReadyMessage& ready) override;
-  void on_progress(int node, const std::string& what) override;
-  void on_notice(int node, const std::string& what) override;
-  void on_away(int node, const Error& why, Duration patience) override;
-  void on_back(int node, Duration away) override;
-  void on_started(int rank, int pid) override;
-  void on_joined(const JoinedMessage& joined) override;
-  void on_start_failed(const StartFailedMessage& failed) override;
-  void on_output(int node, const OutputMessage& output) override;
-  void on_output_end(int rank, StreamId stream) override;
-  void on_input_credit(int node, std::uint64_t bytes) override;
-  void on_input_over(int node) override;
-  void on_failing(const FailingMessage& failing) override;
-  void on_exited(const ExitedMessage& exited) override;
-  void on_exchange(const ExchangeMessage& exchange) override;
-  void on_problem(int node, const std::string& text) override;
-  void on_ending(int node, const std::string& why) override;
-  void on_leaving(int node, const std::string& why) override;
-  Result<void> on_relay(int node, const Frame& frame) override;
-  void on_suspended(int node) override;
-  void on_done(int node) override;
-  void on_lost(int node, const Error& why) override;
-
   LogMux::Sink log_sink();
   Suspension::Sink suspension_sink();
   Generations::Sink generations_sink();
-  void arm_timeout();
   Result<void> keep_output();
-  void open_sessions();
-  void open_session(int node);
-  void on_start_timeout();
-  [[nodiscard]] Transport& transport_of(TransportKind kind) const;
+  // Refuses the job before anything of it has begun.
+  int refuse(const Error& why, int code);
   void apply(const JobEvent& event);
-  // The same for an event that says that the job's time is over.
-  void apply_notice(const JobEvent& event);
-  void act(const StartRanks& action);
-  void act(const RestartRank& action);
-  void act(const GoOnWithout& action);
-  void act(const StartNode& action);
-  void act(const AwaitHosts& action);
-  void act(const EndNode& action);
+  // Has the action carried out by the object whose it is.
+  template <typename Action>
+  void act(const Action& action);
   void act(const StopNodes& action);
-  void act(const TellRanks& action);
-  void act(const ReportCause& action);
-  void act(const ReportFailing& action);
-  void act(const AwaitCause& action);
-  void act(const AwaitEnd& action);
-  void act(const EndRank& action);
   void act(const Finish& action);
-  void end_if_closed();
-  void begin_input();
-  void broadcast(AgentMessage type, std::string_view body);
-  void name_lost_touch();
-  void say_all(const Lines& lines);
-  void show_status();
-  void tell_slow_start();
 
   // constant after construction
   EventLoop& loop_;
   const JobSpec& spec_;
   const Placement& placement_;
-  const Transports transports_;
   JobReporter& reporter_;
-  Log& log_;
-  ProgramsOf programs_;
-  LateProgramsOf late_programs_;
   // loop only
   Placement agents_;  // one node for each session
   JobState state_;
   LogMux logs_;
   Generations generations_;
   std::vector<StartMessage> starts_;  // for each node; kept while ranks may be restarted
-  Fd input_from_;
-  std::unique_ptr<JobInput> input_;  // null unless ranks that take input are running
   RelayTree tree_;
   Suspension suspension_;
   std::vector<std::unique_ptr<NodeSession>> sessions_;
-  JobSecret secret_{};
-  std::string token_;
   std::string job_id_;
-  const JobParts parts_;
+  JobParts parts_;
+  NodeReports reports_;
   MovingHosts hosts_;
   EngineRun engine_;
   AwayNodes away_;
   LastOutput output_;
-  TimePoint began_;
-  TimerId start_timer_ = 0;
-  TimerId slow_timer_ = 0;
-  TimerId timeout_timer_ = 0;
-  TimePoint timeout_due_;
-  TimerId stop_timer_ = 0;
-  TimerId cause_timer_ = 0;
-  TimerId hosts_timer_ = 0;            // limits the wait for hosts while too few ranks are left
-  std::map<int, TimerId> end_timers_;  // by rank
-  TimerId end_timer_ = 0;
-  bool was_told_to_end_ = false;
-  bool has_started_ = false;  // agents were asked to start their ranks
-  bool is_finishing_ = false;
+  JobDeadlines deadlines_;
+  JobStart start_;
+  JobEnding ending_;
+  RankChanges changes_;
 };
 
 }  // namespace hvd::launch

@@ -1,0 +1,69 @@
+#include "launcher/run/job_deadlines.h"
+
+#include <utility>
+
+namespace hvd::launch {
+
+void JobDeadlines::act(const AwaitCause&) {
+  job_.loop.cancel(cause_timer_);
+  cause_timer_ = job_.loop.after(job_.spec.grace, [this] {
+    cause_timer_ = 0;
+    job_.apply(CauseDue{});
+  });
+}
+
+void JobDeadlines::act(const AwaitEnd& action) {
+  TimerId& timer = end_timers_[action.rank];
+  job_.loop.cancel(timer);
+  timer = job_.loop.after(job_.spec.grace, [this, action] {
+    end_timers_.erase(action.rank);
+    job_.apply(RankOverdue{action.rank, action.pid});
+  });
+}
+
+void JobDeadlines::act(const AwaitHosts&) {
+  if (hosts_timer_ == 0) {
+    hosts_timer_ = job_.loop.after(job_.spec.elastic_timeout, [this] {
+      hosts_timer_ = 0;
+      job_.apply(HostsDue{});
+    });
+  }
+}
+
+void JobDeadlines::on_formed() {
+  job_.loop.cancel(std::exchange(hosts_timer_, 0));
+}
+
+void JobDeadlines::begin_timeout() {
+  if (job_.spec.timeout > Duration::zero()) {
+    timeout_due_ = job_.loop.now() + job_.spec.timeout;
+    arm_timeout();
+  }
+}
+
+void JobDeadlines::extend_timeout(Duration stopped) {
+  if (timeout_timer_ != 0) {
+    timeout_due_ += stopped;
+    arm_timeout();
+  }
+}
+
+void JobDeadlines::stop() {
+  job_.loop.cancel(std::exchange(timeout_timer_, 0));
+  job_.loop.cancel(std::exchange(cause_timer_, 0));
+  job_.loop.cancel(std::exchange(hosts_timer_, 0));
+  for (const auto& [rank, timer] : end_timers_) {
+    job_.loop.cancel(timer);
+  }
+  end_timers_.clear();
+}
+
+void JobDeadlines::arm_timeout() {
+  job_.loop.cancel(timeout_timer_);
+  timeout_timer_ = job_.loop.after(timeout_due_ - job_.loop.now(), [this] {
+    timeout_timer_ = 0;
+    job_.apply(TimedOut{});
+  });
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,46 @@
+// JobEnding carries out the end of a job: it reports the cause, stops the nodes, and closes the sessions.
+//
+// Thread: loop only.
+#pragma once
+
+#include "launcher/run/engine_run.h"
+#include "launcher/run/job_parts.h"
+#include "launcher/run/last_output.h"
+#include "launcher/run/moving_hosts.h"
+
+namespace hvd::launch {
+
+class JobEnding {
+ public:
+  JobEnding(const JobParts& job, MovingHosts& hosts, EngineRun& engine, LastOutput& output)
+      : job_(job), hosts_(hosts), engine_(engine), output_(output) {}
+
+  void act(const ReportCause& action);
+  void act(const ReportFailing& action);
+  void act(const TellRanks& action);
+  void act(const StopNodes& action);
+  void act(const Finish& action);
+  // Ends the loop once the job is over and no session has an agent any more.
+  void end_if_closed();
+  // Tells the state of an event that says that the job's time is over.
+  void apply_notice(const JobEvent& event);
+
+  [[nodiscard]] bool is_finishing() const { return is_finishing_; }
+  // True when such an event has ended the job.
+  [[nodiscard]] bool was_told_to_end() const { return was_told_to_end_; }
+
+ private:
+  // Names the nodes on which ranks may still be running: a user who ends a job wants to know.
+  void name_lost_touch();
+
+  const JobParts& job_;
+  MovingHosts& hosts_;
+  EngineRun& engine_;
+  LastOutput& output_;
+  TimerId stop_timer_ = 0;
+  TimerId end_timer_ = 0;
+  bool was_told_to_end_ = false;
+  bool is_finishing_ = false;
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,98 @@
+// JobStart reaches the nodes of a job and starts the ranks on them: at first all of the job's, later those of a node
+// that joins.
+//
+// Thread: loop only.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/engines/engine.h"
+#include "launcher/run/engine_run.h"
+#include "launcher/run/job_deadlines.h"
+#include "launcher/run/job_parts.h"
+#include "launcher/run/moving_hosts.h"
+#include "launcher/run/start_plan.h"
+#include "launcher/sessions/job_input.h"
+#include "launcher/sessions/relay_tree.h"
+#include "launcher/transport/transport.h"
+#include "launcher/transport/transport_choice.h"
+#include "runtime/base/fd.h"
+
+namespace hvd::launch {
+
+// Transports are the ways to reach nodes; not owned.
+struct Transports {
+  Transport* local = nullptr;
+  Transport* ssh = nullptr;
+  Transport* rsh = nullptr;  // null: the job has no rsh command
+  // both are null, unless an engine starts the agents, which then connect to us
+  Transport* dial_back = nullptr;
+  Engine* engine = nullptr;
+};
+
+class JobStart {
+ public:
+  // The other parts of the job that have to do with its start.
+  struct Others {
+    RelayTree& tree;
+    MovingHosts& hosts;
+    EngineRun& engine;
+    JobDeadlines& deadlines;
+  };
+
+  JobStart(JobParts& job, Transports transports, const Others& others)
+      : job_(job), transports_(transports), others_(others), began_(job.loop.now()) {}
+
+  // See JobRunner.
+  void set_programs(ProgramsOf programs) { programs_ = std::move(programs); }
+  void set_late_programs(LateProgramsOf programs) { late_programs_ = std::move(programs); }
+  void take_input(Fd from) { input_from_ = std::move(from); }
+
+  // Makes what only this job's agents and ranks are to know.
+  Result<void> make_secrets();
+  // Opens the sessions, which report to `sink`. `on_engine_over` is called when an engine that starts the agents has
+  // ended.
+  void begin(SessionSink& sink, std::function<void()> on_engine_over);
+  void open_session(int node);
+  void on_ready(int node, const ReadyMessage& ready);
+  void act(const StartRanks& action);
+  void act(const StartNode& action);
+  // The job ends before all nodes have answered, or after.
+  void stop();
+
+  // Null unless ranks that take input are running.
+  [[nodiscard]] JobInput* input() const { return input_.get(); }
+  void end_input() { input_.reset(); }
+  [[nodiscard]] TimePoint began() const { return began_; }
+
+ private:
+  [[nodiscard]] Transport& transport_of(TransportKind kind) const;
+  void on_start_timeout();
+  void tell_slow_start();
+  // Says what the agent must know, and watches the connection to it.
+  void welcome(NodeSession& session);
+  // Starts the ranks on all nodes.
+  void send_starts(std::vector<StartMessage> messages);
+  // Ends the job after what goes on now, because a rank cannot be started.
+  void fail_later(const StartFailedMessage& failed);
+  void begin_input();
+
+  JobParts& job_;
+  const Transports transports_;
+  const Others others_;
+  const TimePoint began_;
+  ProgramsOf programs_;
+  LateProgramsOf late_programs_;
+  JobSecret secret_{};
+  std::string token_;
+  Fd input_from_;
+  std::unique_ptr<JobInput> input_;
+  TimerId start_timer_ = 0;
+  TimerId slow_timer_ = 0;
+};
+
+}  // namespace hvd::launch
