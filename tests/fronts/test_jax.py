@@ -47,6 +47,13 @@ def test_a_rank_that_dies_in_a_program_is_named_on_the_others_soon_and_they_go_o
     assert reported["goes on"] == 2.0
 
 
+@pytest.mark.parametrize("ending", ["the end", "shutdown"])
+def test_a_failure_that_the_script_handles_is_not_raised_again_at_the_end(ending):
+    output = run_ranks(2, HERE / "rank_jax_failed_end.py", ending).check().output
+    assert output.count("handled") == 2 and "Mismatched ALLREDUCE" in output, output
+    assert "Traceback" not in output and output.count("program that the script started had failed") == 2, output
+
+
 def test_a_jax_that_is_too_old_is_refused(tmp_path):
     (tmp_path / "jax.py").write_text('__version__, __version_info__ = "0.4.30", (0, 4, 30)')
     done = subprocess.run([sys.executable, "-c", "import horovod.jax"], env={**os.environ, "PYTHONPATH": str(tmp_path)},

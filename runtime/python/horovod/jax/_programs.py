@@ -101,5 +101,28 @@ def call(
     return results
 
 
+def replace_failed() -> Optional[Exception]:
+    """Waits for the programs that this thread has started, and returns the error of the last one if it failed with one of ours.
+
+    JAX keeps the end of the last program with effects on each device, and raises its error again when the interpreter ends.
+    A program that does nothing then takes its place.
+    """
+    failed = None
+    try:
+        jax.effects_barrier()
+    except Exception as error:
+        failed = error if "[hvd " in str(error) else None
+    if failed is None or not _is_registered:
+        return None
+
+    def nothing(value: Any) -> Any:
+        jax.ffi.ffi_call(_TARGET, jax.ShapeDtypeStruct((1,), np.uint8), has_side_effect=True)()
+        return value
+
+    for device in jax.local_devices(backend="cpu"):
+        jax.block_until_ready(jax.jit(nothing)(jax.device_put(np.uint8(0), device)))
+    return failed
+
+
 def _attribute(value: Any) -> Any:
     return np.float64(value) if isinstance(value, float) else np.int64(value)

@@ -2,12 +2,14 @@
 
 import atexit
 import os
+import sys
 import threading
 from typing import Any
 
 import jax
 
 from horovod.common import basics
+from horovod.jax import _programs
 
 # The time in seconds for running programs to end. One without an error ends within it, unless another rank never starts
 # the same program; then it is cancelled.
@@ -20,9 +22,9 @@ def _wait_for_programs() -> None:
     """JAX starts programs and goes on. One that other ranks count on must not be cancelled because the script is at its end."""
 
     def wait() -> None:
-        for wait_for in (lambda: jax.block_until_ready(jax.live_arrays()), jax.effects_barrier):
+        for array in jax.live_arrays():
             try:
-                wait_for()
+                array.block_until_ready()
             except Exception:
                 pass  # the code that uses the result gets the error
 
@@ -53,3 +55,6 @@ def shutdown() -> None:
     if basics.is_initialized() and basics.size() > 1:
         _wait_for_programs()
     basics.shutdown()
+    failed = _programs.replace_failed()
+    if failed is not None:  # whether the script has seen it, JAX does not tell
+        print(f"horovod.jax: the last program that the script started had failed: {failed}", file=sys.stderr)
