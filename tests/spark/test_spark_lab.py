@@ -18,6 +18,7 @@ PORT = 7077
 DRIVER = """
 import io, json, os, pathlib, sys, time
 import horovod.spark
+from horovod.spark import _job
 from horovod.spark.common.backend import SparkBackend
 from pyspark.sql import SparkSession
 from lab import wait_until
@@ -38,6 +39,8 @@ def tell(name, value):
     part.write_text(json.dumps(value))
     part.rename(part.with_suffix(".told"))
 
+# A cut network must not wait for Spark's own error.
+_job._SPARKS_WORD_S = 3600.0
 wait_for_slots(2)
 tell("places", horovod.spark.run(place, num_proc=2))
 tell("task0", horovod.spark.run(place, num_proc=2, launcher="task0"))

@@ -4,7 +4,7 @@ import os
 import pickle
 import sys
 from functools import partial
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional
 
 import horovod
 from horovod.runner import _job as runner
@@ -18,6 +18,9 @@ _STAGE_END_S = 10.0
 # cancelled.
 _SPARKS_WORD_S = 1.0
 _CANCEL_S = 0.25
+# hvdrun's report contains this if a node fell silent (launcher/sessions/node_session.cpp). Spark itself notices that two
+# minutes later, so there is no error of Spark's to wait for.
+_SILENT_NODE = "no sign of life from its agent"
 # An agent's message contains this if the driver's machine cannot be called (launcher/agent/dial.cpp).
 _UNREACHABLE = "cannot call hvdrun back"
 # hvdrun's exit codes of a job that never ran: invalid arguments, hosts that do not answer, ranks that cannot be
@@ -73,8 +76,8 @@ class Job:
 
         outcome = self._launch.run(dict(os.environ), stdout, stderr, lambda text: self.on_log(text), start_tasks)
         if self._stage is not None:
-            waits: Tuple[float, float] = (_SPARKS_WORD_S, _CANCEL_S) if outcome.has_failed else (_STAGE_END_S,) * 2
-            self._stage.end(*waits)
+            patience_s, cancel_s = (_SPARKS_WORD_S, _CANCEL_S) if outcome.has_failed else (_STAGE_END_S,) * 2
+            self._stage.end(0.0 if _SILENT_NODE in outcome.last_words else patience_s, cancel_s)
         return outcome
 
     def _has_no_way_back(self) -> bool:

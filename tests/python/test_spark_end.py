@@ -1,0 +1,56 @@
+"""How long a failed job of horovod.spark.run waits for Spark's own error, which becomes the cause of the exception."""
+
+import threading
+
+import pytest
+
+from horovod.runner._launch import Outcome
+from horovod.spark import _job
+from horovod.spark._job import Job
+
+SILENT = "hvdrun: rank 1 on node2 was lost: no sign of life from its agent for 1.2 s"
+
+
+class Launch:
+    """A launch whose job ends with these words while its tasks still run."""
+
+    num_proc = 2
+
+    def __init__(self, last_words):
+        self.last_words = last_words
+
+    def run(self, environment, stdout, stderr, on_log, start_tasks):
+        start_tasks(None, lambda text: None)
+        return Outcome([None, None], 1, self.last_words)
+
+
+class Session:
+    """A cluster whose stage ends when it is cancelled, or by itself after the failure where `ends` says so."""
+
+    def __init__(self, ends):
+        self.is_over, self.ends, self.was_cancelled = threading.Event(), ends, False
+
+    def run_stage(self, tasks, task):
+        if not self.ends:
+            self.is_over.wait()
+        raise RuntimeError("Spark's own error")
+
+    def cancel(self):
+        self.was_cancelled = True
+        self.is_over.set()
+
+
+def test_a_silent_node_is_told_without_waiting_for_spark(monkeypatch):
+    monkeypatch.setattr(_job, "_SPARKS_WORD_S", threading.TIMEOUT_MAX)
+    session = Session(ends=False)
+    with pytest.raises(RuntimeError, match="no sign of life"):
+        Job(session, Launch(SILENT), "driver").run(None, None)
+    assert session.was_cancelled
+
+
+def test_sparks_own_error_is_the_cause_of_any_other_failure(monkeypatch):
+    monkeypatch.setattr(_job, "_SPARKS_WORD_S", threading.TIMEOUT_MAX)
+    session = Session(ends=True)
+    with pytest.raises(RuntimeError, match="signal 9") as raised:
+        Job(session, Launch("hvdrun: rank 1 on node1 was killed by signal 9"), "driver").run(None, None)
+    assert "Spark's own error" in str(raised.value.__cause__) and not session.was_cancelled
