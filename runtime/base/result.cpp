@@ -32,6 +32,15 @@ Code code_of(int sys_errno) {
   }
 }
 
+// strerror_r is thread-safe, and there are two of that name: glibc's returns the text, which may lie outside the
+// buffer, and POSIX's (musl) fills the buffer and returns a number. The result's type says which one this is.
+[[maybe_unused]] const char* text_of(const char* returned, const char* /*buffer*/) {
+  return returned;
+}
+[[maybe_unused]] const char* text_of(int /*returned*/, const char* buffer) {
+  return buffer;
+}
+
 }  // namespace
 
 Error Error::from_errno(std::string what) {
@@ -40,8 +49,8 @@ Error Error::from_errno(std::string what) {
 
 Error Error::from_errno(std::string what, int sys_errno) {
   std::array<char, 128> buffer{};
-  // This is the GNU strerror_r: it is thread-safe and returns the text.
-  Error error(code_of(sys_errno), std::move(what) + ": " + strerror_r(sys_errno, buffer.data(), buffer.size()));
+  const auto returned = strerror_r(sys_errno, buffer.data(), buffer.size());
+  Error error(code_of(sys_errno), std::move(what) + ": " + text_of(returned, buffer.data()));
   error.sys_errno_ = sys_errno;
   return error;
 }
