@@ -32,7 +32,10 @@ std::size_t ShmRing::write(std::string_view bytes) {
 }
 
 void ShmRing::ask_for_room() {
-  words_->wants_room.store(1);
+  // A fence, and not only this store: the writer's next look at `read` is an acquire load, which a processor may carry
+  // out before an earlier store, even before one that is sequentially consistent.
+  words_->wants_room.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void ShmRing::close() {

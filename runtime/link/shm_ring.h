@@ -61,7 +61,11 @@ class ShmBell {
   explicit ShmBell(std::uint8_t* memory) : is_asleep_(reinterpret_cast<std::atomic<std::uint32_t>*>(memory)) {}
 
   // Owner, about to sleep: after this it must look once more where others put things.
-  void set() { is_asleep_->store(1); }
+  // The fence keeps that look behind the store, whatever kind of load it is.
+  void set() {
+    is_asleep_->store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   void clear() { is_asleep_->store(0, std::memory_order_relaxed); }
   // Others, after they have put something there. True: the caller has to wake the owner.
   bool take() {

@@ -329,7 +329,9 @@ Result<void> ShmSegment::wait_for_generation(std::uint32_t old_generation, Inter
   for (;;) {
     control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
     // This is checked again after this rank has been counted: a rank that leaves wakes only those that already sleep.
-    if (!is_over() && control_->left.load(std::memory_order_seq_cst) == 0) {
+    // The generation's load is sequentially consistent too: an acquire load could be carried out before the count.
+    if (control_->generation.load(std::memory_order_seq_cst) == old_generation &&
+        control_->left.load(std::memory_order_seq_cst) == 0) {
       interrupt.note_sleep();
       futex_wait(control_->generation, old_generation);
     }
