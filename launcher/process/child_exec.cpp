@@ -2,13 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
+
+#include "launcher/process/close_descriptors.h"
 
 namespace hvd::launch {
 namespace {
@@ -85,7 +86,7 @@ void run_child(const ChildPlan& plan) {
   }
   // This marks whatever a library opened without close-on-exec. An old kernel lacks the call, and then only descriptors
   // that were opened with it are closed.
-  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  close_descriptors(3, ~0U, CLOSE_RANGE_CLOEXEC);
   if (plan.cwd != nullptr && ::chdir(plan.cwd) != 0) {
     fail(plan, ChildStage::kChdir);
   }

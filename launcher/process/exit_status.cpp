@@ -3,9 +3,28 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <string.h>
+#include <algorithm>
+#include <array>
 
 namespace hvd::launch {
+namespace {
+
+// libc has such a table only since glibc 2.32, and a wheel serves older systems.
+struct SignalName {
+  int number;
+  const char* name;
+};
+constexpr auto kSignalNames = std::to_array<SignalName>({
+    {SIGHUP, "SIGHUP"},       {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"},   {SIGILL, "SIGILL"},   {SIGTRAP, "SIGTRAP"},
+    {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},     {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},
+    {SIGSEGV, "SIGSEGV"},     {SIGUSR2, "SIGUSR2"}, {SIGPIPE, "SIGPIPE"},   {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
+    {SIGSTKFLT, "SIGSTKFLT"}, {SIGCHLD, "SIGCHLD"}, {SIGCONT, "SIGCONT"},   {SIGSTOP, "SIGSTOP"}, {SIGTSTP, "SIGTSTP"},
+    {SIGTTIN, "SIGTTIN"},     {SIGTTOU, "SIGTTOU"}, {SIGURG, "SIGURG"},     {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"},
+    {SIGVTALRM, "SIGVTALRM"}, {SIGPROF, "SIGPROF"}, {SIGWINCH, "SIGWINCH"}, {SIGIO, "SIGPOLL"},   {SIGPWR, "SIGPWR"},
+    {SIGSYS, "SIGSYS"},
+});
+
+}  // namespace
 
 ExitStatus ExitStatus::from_wait(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
@@ -23,8 +42,9 @@ std::string ExitStatus::text() const {
 }
 
 std::string signal_name(int signo) {
-  const char* name = ::sigabbrev_np(signo);
-  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signo);
+  const auto* const found = std::find_if(kSignalNames.begin(), kSignalNames.end(),
+                                         [&](const SignalName& known) { return known.number == signo; });
+  return found != kSignalNames.end() ? found->name : "signal " + std::to_string(signo);
 }
 
 }  // namespace hvd::launch

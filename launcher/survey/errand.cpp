@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <array>
 #include <exception>
 
+#include "launcher/process/close_descriptors.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
@@ -29,11 +29,11 @@ void leave_session(int fd, int answer) {
   unsigned first = STDERR_FILENO + 1;
   for (const unsigned keep : kept) {
     if (keep > first) {
-      ::close_range(first, keep - 1, 0);  // an old kernel lacks it; then they stay open until we end
+      close_descriptors(first, keep - 1, 0);  // an old kernel lacks it; then they stay open until we end
     }
     first = std::max(first, keep + 1);
   }
-  ::close_range(first, ~0U, 0);
+  close_descriptors(first, ~0U, 0);
 }
 
 [[noreturn]] void run_copy(pid_t parent, int fd, int answer, const Errand::Work& work) {

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -74,7 +75,7 @@ void TimelineWriter::rouse() {
 
 void TimelineWriter::run() {
   // The ranks' computing and polling threads go first. (On Linux this concerns only this thread.)
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority);
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kLowestPriority);
   while (!is_stopping_.load()) {
     {
       std::unique_lock lock(mu_);
