@@ -19,12 +19,12 @@ IO = "runtime/io"
 # EDGES says which folder may include which others (its own and the C++ library are always allowed). The most specific
 # key counts.
 EDGES = {
-    "cli": ["cli/options", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
+    "cli": ["cli/options", "launcher/live", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
             "launcher/ssh", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/state", "launcher/run", "launcher/steps", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/state", "launcher/process", "runtime/bench", IO, BASE],
     # Words become settings.
-    "cli/options": ["launcher/jobfile", "launcher/job", "launcher/allocations", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
+    "cli/options": ["launcher/live", "launcher/jobfile", "launcher/job", "launcher/allocations", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
                     "runtime/bench"],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],
@@ -39,6 +39,8 @@ EDGES = {
     "launcher/logs": [IO, BASE],
     # What launcher, agent, relay and rank say to each other.
     "launcher/wire": ["launcher/process", BASE, "runtime/rendezvous"],
+    # What a running job answers to other commands of its user.
+    "launcher/live": ["launcher/wire", IO, BASE],
     # What an agent finds out about its node.
     "launcher/survey": ["launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/agent": ["launcher/survey", "launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
@@ -60,7 +62,7 @@ EDGES = {
     "launcher/sessions": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE],
     # What a job does next.
     "launcher/state": ["launcher/transport", "launcher/placement", "launcher/job", "launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/run": ["launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
+    "launcher/run": ["launcher/live", "launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
                      "launcher/transport", "launcher/logs",
                      "launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/check": ["launcher/sessions", "launcher/state", "launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,

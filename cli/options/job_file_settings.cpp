@@ -313,6 +313,8 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
     run.overridden.insert(name);
   }
   HVD_TRY(name_run(options.command, flags.job_uuid, run));
+  options.job.name = file.name;
+  options.job.uuid = flags.job_uuid;
   HVD_TRY_ASSIGN(options.file, launch::make_job_run(std::move(file), std::move(layout), std::move(run)));
   HVD_TRY(check_scripts(*options.file));
   note_mounts_of_master(*options.file, loaded.notices);

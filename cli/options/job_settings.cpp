@@ -15,6 +15,7 @@
 #include "launcher/engines/kubernetes_gang.h"
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
+#include "launcher/live/live_folder.h"
 #include "launcher/process/own_process.h"
 #include "launcher/process/spawn.h"
 #include "launcher/transport/local.h"
@@ -503,6 +504,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.size = flags.np;
   HVD_TRY_ASSIGN(job.hosts, hosts_of(flags));
   job.environment = own_environment();
+  job.live_dir = launch::LiveFolder::of(job.environment).path();
   HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
   HVD_TRY(apply_engine(flags, job));
   HVD_TRY(apply_requeue(flags, job));

@@ -97,6 +97,11 @@ struct JobSpec {
   bool tells_place = true;   // ranks get their place in their environment; a program that starts ranks itself must not
   std::vector<int> servers;  // ranks that serve the others, and are ended when these have ended
 
+  // settings of who may ask a running job
+  std::string live_dir;  // where it listens for questions of its user (launcher/live); empty: nowhere
+  std::string name;      // empty: it has none
+  std::string uuid;      // of a submitted job; else empty
+
   // settings of what the user sees
   bool tags = true;
   bool json_events = false;  // hvdrun's own messages are printed as events for programs

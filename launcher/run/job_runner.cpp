@@ -55,7 +55,8 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       deadlines_(parts_),
       start_(parts_, transports, {tree_, hosts_, engine_, deadlines_}),
       ending_(parts_, hosts_, engine_, output_),
-      changes_(parts_, hosts_) {}
+      changes_(parts_, hosts_),
+      questions_(parts_) {}
 
 JobRunner::~JobRunner() {
   while (!sessions_.empty()) {
@@ -164,8 +165,10 @@ Result<int> JobRunner::run() {
   if (const auto listening = hosts_.listen(); !listening.ok()) {
     return refuse(listening.error(), exit_code::kUsage);
   }
+  questions_.listen();
   start_.begin(reports_, [this] { ending_.end_if_closed(); });
   HVD_TRY(loop_.run());
+  questions_.stop();
   // Write the ranks' output first, then report on the job: whether all of it could be written is part of the report.
   if (const auto written = output_.flush(); !written.ok()) {
     state_.on(OutputFailed{written.error()});

@@ -19,6 +19,7 @@
 #include "launcher/run/job_deadlines.h"
 #include "launcher/run/job_ending.h"
 #include "launcher/run/job_parts.h"
+#include "launcher/run/job_questions.h"
 #include "launcher/run/job_reporter.h"
 #include "launcher/run/job_start.h"
 #include "launcher/run/last_output.h"
@@ -26,9 +27,9 @@
 #include "launcher/run/node_reports.h"
 #include "launcher/run/rank_changes.h"
 #include "launcher/run/start_plan.h"
-#include "launcher/run/suspension.h"
 #include "launcher/sessions/node_session.h"
 #include "launcher/sessions/relay_tree.h"
+#include "launcher/sessions/suspension.h"
 #include "launcher/state/job_state.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
@@ -113,6 +114,7 @@ class JobRunner final {
   JobStart start_;
   JobEnding ending_;
   RankChanges changes_;
+  JobQuestions questions_;
 };
 
 }  // namespace hvd::launch

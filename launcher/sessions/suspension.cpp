@@ -1,4 +1,4 @@
-#include "launcher/run/suspension.h"
+#include "launcher/sessions/suspension.h"
 
 #include <signal.h>
 

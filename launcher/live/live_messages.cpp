@@ -1,0 +1,13 @@
+#include "launcher/live/live_messages.h"
+
+namespace hvd::launch {
+
+std::string LiveJob::encode() const {
+  return encoded(*this);
+}
+
+Result<LiveJob> LiveJob::decode(std::string_view body) {
+  return decoded<LiveJob>(body, "LiveJob", [](const LiveJob& m) { return m.pid > 0 && m.size >= 0; });
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,29 @@
+// JobQuestions lets other commands of the same user ask a running job (launcher/live).
+//
+// A job that cannot listen runs nevertheless. Thread: loop only.
+#pragma once
+
+#include <memory>
+
+#include "launcher/live/live_server.h"
+#include "launcher/run/job_parts.h"
+
+namespace hvd::launch {
+
+class JobQuestions {
+ public:
+  explicit JobQuestions(const JobParts& job) : job_(job) {}
+  JobQuestions(const JobQuestions&) = delete;
+  JobQuestions& operator=(const JobQuestions&) = delete;
+
+  // Begins to answer, if the job has a folder for that. Call it when the job has its id.
+  void listen();
+  // Nobody is answered any more.
+  void stop() { server_.reset(); }
+
+ private:
+  const JobParts& job_;
+  std::unique_ptr<LiveServer> server_;  // null: nobody can ask
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,164 @@
+// launcher/live: a job's socket, with calls as another command makes them.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include "launcher/live/live_client.h"
+#include "launcher/live/live_server.h"
+#include "runtime/io/socket.h"
+
+using namespace hvd;          // NOLINT(google-build-using-namespace)
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+class NoLog final : public Log {
+ public:
+  void write(LogLevel, std::string_view) override {}
+};
+
+struct Place {
+  Place() {
+    std::string name = "/tmp/hvd-live-XXXXXX";
+    path = ::mkdtemp(name.data()) != nullptr ? name : "";
+  }
+  ~Place() { std::filesystem::remove_all(path); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  std::string path;
+};
+
+LiveJob job_of(const std::string& id, const std::string& name = "") {
+  LiveJob job;
+  job.id = id;
+  job.name = name;
+  job.pid = 1234;
+  job.size = 2;
+  job.command = "python train.py";
+  return job;
+}
+
+// A job whose loop runs in a thread of its own.
+class Job {
+ public:
+  Job(const std::string& folder, const LiveJob& self) {
+    ::signal(SIGPIPE, SIG_IGN);  // as in hvdrun: callers may leave before they have read
+    server_ = LiveServer::listen(*loop_, LiveFolder(folder), self, log_).value();
+    server_->on_question(LiveMessage::kAskStatus, [this](LiveServer::CallerId caller, std::string_view body) {
+      if (body == "nonsense") {
+        return Result<void>(Error(Code::kInvalid, "this question is nonsense"));
+      }
+      for (const char* part : {"one", "two"}) {
+        server_->send(caller, LiveMessage::kStatus, part);
+      }
+      server_->over(caller);
+      return Result<void>();
+    });
+    thread_ = std::thread([this] { REQUIRE(loop_->run().ok()); });
+  }
+  ~Job() {
+    loop_->stop();
+    thread_.join();
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+ private:
+  SteadyClock clock_;
+  NoLog log_;
+  std::unique_ptr<EventLoop> loop_ = EventLoop::create(clock_).value();
+  std::unique_ptr<LiveServer> server_;
+  std::thread thread_;
+};
+
+Deadline patience() {
+  return Deadline::after(std::chrono::seconds(300));
+}
+
+}  // namespace
+
+TEST_CASE("a running job is found in its user's folder and says what it is") {
+  const Place place;
+  const Job job(place.path, job_of("0a1b2c3d", "night"));
+  const auto jobs = running_jobs(LiveFolder(place.path)).value();
+  REQUIRE(jobs.size() == 1);
+  CHECK(jobs[0].job.id == "0a1b2c3d");
+  CHECK(jobs[0].job.command == "python train.py");
+  CHECK(choose_job(jobs, "").value().job.id == "0a1b2c3d");
+  CHECK(choose_job(jobs, "night").value().job.id == "0a1b2c3d");
+  CHECK(choose_job(jobs, "0a1").value().job.id == "0a1b2c3d");
+  CHECK(choose_job(jobs, "1234").value().job.id == "0a1b2c3d");
+}
+
+TEST_CASE("an answer is a stream of parts with an end, or a refusal") {
+  const Place place;
+  const Job job(place.path, job_of("aa"));
+  const std::string socket = LiveFolder(place.path).socket_of("aa");
+  auto answer = LiveAnswer::ask(socket, LiveMessage::kAskStatus, "").value();
+  CHECK(answer.next(patience()).value()->body == "one");
+  CHECK(answer.next(patience()).value()->body == "two");
+  CHECK_FALSE(answer.next(patience()).value());
+  auto refused = LiveAnswer::ask(socket, LiveMessage::kAskStatus, "nonsense").value();
+  CHECK(refused.next(patience()).error().message() == "this question is nonsense");
+  auto unknown = LiveAnswer::ask(socket, LiveMessage::kAskStacks, "").value();
+  CHECK(unknown.next(patience()).error().message().find("cannot answer this question") != std::string::npos);
+}
+
+TEST_CASE("bytes that are no question end the connection and not the job") {
+  const Place place;
+  const Job job(place.path, job_of("aa"));
+  const std::string socket = LiveFolder(place.path).socket_of("aa");
+  const Fd stranger = connect_unix(socket, patience()).value();
+  const std::string text(100, 'x');
+  REQUIRE(send_all(stranger.get(), Bytes(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), patience())
+              .ok());
+  std::array<std::uint8_t, 1> byte{};
+  CHECK(recv_exact(stranger.get(), byte, patience()).error().code() == Code::kLostPeer);
+  CHECK(running_jobs(LiveFolder(place.path)).value().size() == 1);
+}
+
+TEST_CASE("the socket of an hvdrun that was killed is removed") {
+  const Place place;
+  const std::string path = LiveFolder(place.path).socket_of("dead");
+  {
+    const Fd listener = listen_unix(path).value();
+  }
+  REQUIRE(std::filesystem::exists(path));
+  CHECK(running_jobs(LiveFolder(place.path)).value().empty());
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("no job, an unknown one, and several without a name are one line each") {
+  const std::vector<FoundJob> two{{job_of("aa", "day"), ""}, {job_of("ab"), ""}};
+  CHECK(choose_job({}, "").error().message().find("no job of yours runs on this machine") == 0);
+  CHECK(choose_job({}, "x").error().message().find("no job 'x' of yours runs") == 0);
+  CHECK(choose_job(two, "x").error().message() == "no job 'x' runs; those that do: aa (day), ab");
+  CHECK(choose_job(two, "").error().message() == "2 jobs run; name one of them: aa (day), ab");
+  CHECK(choose_job(two, "a").error().message() == "several jobs are called 'a'; name one of them: aa (day), ab");
+}
+
+TEST_CASE("a folder that others can enter is refused, and the error says so") {
+  const Place place;
+  REQUIRE(::chmod(place.path.c_str(), 0755) == 0);
+  CHECK(LiveFolder(place.path).make().error().message().find("not a folder that belongs to you alone") !=
+        std::string::npos);
+  CHECK_FALSE(running_jobs(LiveFolder(place.path)).ok());
+}
+
+TEST_CASE("the folder follows XDG_RUNTIME_DIR, unless a socket's path would be too long") {
+  const Place place;
+  CHECK(LiveFolder::of({"XDG_RUNTIME_DIR=" + place.path}).path() == place.path + "/hvdrun");
+  const std::string own = LiveFolder::of({}).path();
+  CHECK(own.find("/tmp/hvdrun-") == 0);
+  CHECK(LiveFolder::of({"XDG_RUNTIME_DIR=relative"}).path() == own);
+  CHECK(LiveFolder::of({"XDG_RUNTIME_DIR=/" + std::string(100, 'x')}).path() == own);
+}
