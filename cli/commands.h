@@ -59,6 +59,8 @@ void write_status(const std::string& file, int code);
 Result<int> serve(const ServiceOptions& options);
 // Becomes an agent that joins a running job.
 Result<int> join_job(const JoinOptions& options);
+// Prints where the ranks of a running job are.
+Result<int> show_stacks(const StacksOptions& options);
 // Prints the manual's topics, or the page of one; on a terminal in a pager.
 Result<int> show_help(const CliOptions& options);
 // Prints what this build can do, what is missing, and what would add it.

@@ -67,6 +67,8 @@ int dispatch(int argc, char** argv) {
       return code_of(hvd::cli::serve(options.service), false);
     case hvd::cli::Command::kJoin:
       return code_of(hvd::cli::join_job(options.join), false);
+    case hvd::cli::Command::kStacks:
+      return code_of(hvd::cli::show_stacks(options.stacks), false);
     case hvd::cli::Command::kRun:
       break;
   }

@@ -19,7 +19,7 @@ IO = "runtime/io"
 # EDGES says which folder may include which others (its own and the C++ library are always allowed). The most specific
 # key counts.
 EDGES = {
-    "cli": ["cli/options", "launcher/live", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
+    "cli": ["cli/options", "launcher/live", "launcher/stacks", "launcher/wire", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
             "launcher/ssh", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/state", "launcher/run", "launcher/steps", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/state", "launcher/process", "runtime/bench", IO, BASE],
@@ -41,6 +41,8 @@ EDGES = {
     "launcher/wire": ["launcher/process", BASE, "runtime/rendezvous"],
     # What a running job answers to other commands of its user.
     "launcher/live": ["launcher/wire", IO, BASE],
+    # Where the ranks of a job are, as one tree.
+    "launcher/stacks": ["launcher/wire", BASE],
     # What an agent finds out about its node.
     "launcher/survey": ["launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/agent": ["launcher/survey", "launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
@@ -61,8 +63,8 @@ EDGES = {
     # The conversations with the nodes, and which node is reached through which.
     "launcher/sessions": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE],
     # What a job does next.
-    "launcher/state": ["launcher/transport", "launcher/placement", "launcher/job", "launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/run": ["launcher/live", "launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
+    "launcher/state": ["launcher/offers", "launcher/transport", "launcher/placement", "launcher/job", "launcher/process", BASE, "runtime/rendezvous"],
+    "launcher/run": ["launcher/live", "launcher/stacks", "launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
                      "launcher/transport", "launcher/logs",
                      "launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/check": ["launcher/sessions", "launcher/state", "launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
@@ -115,7 +117,7 @@ SOLE_INCLUDERS = {
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
     "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "launcher/ssh/*", "launcher/transport/agent_push.cpp"]),
     "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/page/job_history.cpp", "launcher/job/*", "launcher/jobfile/*",
-                                     "launcher/service/*", "cli/*"]),
+                                     "launcher/service/*", "launcher/stacks/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/mpi/*"]),
     "NCCL": (r"nccl", ["runtime/nccl/*"]),
     "CUDA": (r"cuda", ["runtime/device/cuda_*", "runtime/device/move_body.h"]),
@@ -145,7 +147,7 @@ IN_TESTS = {  # files of tests/ may use the calls above, but not these
 SLEEPS = "// sleeps:"  # on the line or the one above
 
 # These parts are the specification: values in, values out; no I/O, no clock, no environment.
-PURE = ["launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
+PURE = ["launcher/stacks/*", "launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
         "launcher/state/*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/engine/end_of_job.*", "runtime/algo/schedule.*"]
 NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \

@@ -69,7 +69,8 @@ std::string usage_of(Command command) {
          "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n"
          "       hvdrun submit [-c CLUSTER] [options] -f FILE\n"
          "       hvdrun manifest --image IMAGE --nodes N [options] command [arguments]\n"
-         "       hvdrun join FILE [--slots N]\n       hvdrun help [TOPIC]\n"
+         "       hvdrun join FILE [--slots N]\n       hvdrun stacks [JOB] [--native] [--json]\n       hvdrun help "
+         "[TOPIC]\n"
          "       hvdrun and one of: " +
          service_commands() + " (each with --help)\n";
 }
@@ -129,7 +130,8 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& r
 
 // Refuses "hvdrun chek -H node1", which would look for a program chek on all hosts and report that there is none.
 Result<void> check_no_misspelt_command(const std::string& word) {
-  std::vector<std::string> names = {"run", "plan", "check", "bench", "submit", "manifest", "help", "join", "cluster"};
+  std::vector<std::string> names = {"run",      "plan", "check", "bench",  "submit",
+                                    "manifest", "help", "join",  "stacks", "cluster"};
   for (std::string left = service_commands(); !left.empty();) {
     const std::size_t end = std::min(left.find(", "), left.size());
     names.push_back(left.substr(0, end));
@@ -359,6 +361,9 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   }
   if (!words.empty() && words.front() == "join") {
     return parse_join(std::move(words));
+  }
+  if (!words.empty() && words.front() == "stacks") {
+    return parse_stacks(std::move(words));
   }
   if (const auto command = words.empty() ? kCommands.end() : kCommands.find(words.front());
       command != kCommands.end()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/options/flags.h"
+#include "cli/options/live_options.h"
 #include "cli/options/service_options.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/jobfile/job_run.h"
@@ -27,7 +28,8 @@ enum class Command : std::uint8_t {
   kManifest,  // parsed to kHelp, with its text
   kSubmit,
   kService,
-  kJoin
+  kJoin,
+  kStacks
 };
 
 struct JoinOptions {
@@ -55,6 +57,7 @@ struct CliOptions {
   std::string status_file;  // gets the exit code at the end; empty: none
   ServiceOptions service;   // kService
   JoinOptions join;         // kJoin
+  StacksOptions stacks;     // kStacks
 };
 
 // An error is the user's, with what was expected, or says that the installation is broken. Reads what make_job() reads.

@@ -156,6 +156,13 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       hub_->send_exchanged(done.generation, done.key, done.values);
       return {};
     }
+    case AgentMessage::kAskStacks: {
+      HVD_TRY_ASSIGN(const StacksRequest request, StacksRequest::decode(frame.body));
+      if (stacks_) {
+        stacks_->ask(request, ranks_.running());
+      }
+      return {};
+    }
     case AgentMessage::kNotice:
       hub_->send_notice(frame.body);
       return {};
@@ -173,6 +180,8 @@ Result<void> AgentCore::on_welcome(const Frame& frame) {
   hub_->admit(RankHub::Admission{welcome.token, welcome.secret, welcome.size});
   ranks_.on_credit(welcome.output_credit);
   check_ = make_check(welcome.secret);
+  stacks_ = std::make_unique<StackReader>(
+      loop_, options_.environment, [this](const RankStacks& stacks) { send(AgentMessage::kStacks, stacks.encode()); });
   launcher_->on_welcome(welcome);
   return {};
 }
@@ -322,6 +331,7 @@ void AgentCore::act(const agent_action::SignalLeft& action) {
 
 void AgentCore::act(const agent_action::LetGo&) {
   check_.reset();
+  stacks_.reset();
   ranks_.drain();
 }
 

@@ -18,6 +18,7 @@
 #include "launcher/agent/node_ranks.h"
 #include "launcher/agent/rank_hub.h"
 #include "launcher/agent/relay_hub.h"
+#include "launcher/agent/stack_reader.h"
 #include "launcher/survey/node_check.h"
 #include "launcher/wire/messages.h"
 #include "runtime/base/log.h"
@@ -104,8 +105,9 @@ class AgentCore {
   std::unique_ptr<AgentSession> launcher_;
   std::unique_ptr<RankHub> hub_;
   std::unique_ptr<RelayHub> relays_;
-  std::unique_ptr<NodeCheck> check_;  // from Welcome on
-  NodeRanks ranks_;                   // ended before what they speak to
+  std::unique_ptr<NodeCheck> check_;     // from Welcome on
+  std::unique_ptr<StackReader> stacks_;  // likewise
+  NodeRanks ranks_;                      // ended before what they speak to
   Fd reserved_port_;
   std::optional<ByeMessage> bye_;
   std::string why_over_;

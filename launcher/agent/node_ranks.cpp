@@ -136,6 +136,7 @@ Result<void> NodeRanks::start_rank(const StartMessage& start, const StartMessage
   options.cwd = start.cwd;
   options.cpus = rank.cpus;
   options.open_files = ranks_open_files_;
+  options.is_readable_by_parent = true;
   Fd input;
   if (rank.reads_input) {
     HVD_TRY_ASSIGN(input, input_.add_reader(rank.rank));
@@ -202,6 +203,16 @@ void NodeRanks::signal_rank(int number, int signo) const {
       rank->signal_group(signo);
     }
   }
+}
+
+std::vector<std::pair<int, pid_t>> NodeRanks::running() const {
+  std::vector<std::pair<int, pid_t>> running;
+  for (const auto& process : ranks_) {
+    if (!process->has_exited()) {
+      running.emplace_back(process->rank(), process->pid());
+    }
+  }
+  return running;
 }
 
 bool NodeRanks::has(pid_t pid) const {

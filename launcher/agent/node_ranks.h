@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "launcher/agent/input_feed.h"
@@ -52,6 +53,8 @@ class NodeRanks {
   void signal(int signo, const std::vector<std::int32_t>& spared) const;
   void signal_rank(int number, int signo) const;
   [[nodiscard]] bool has(pid_t pid) const;
+  // Returns number and process of each rank that has not ended.
+  [[nodiscard]] std::vector<std::pair<int, pid_t>> running() const;
   // The process of a rank was reaped. `is_stopping`: what kills ranks from now on is this agent.
   void on_exited(pid_t pid, ExitStatus status, bool is_stopping);
   // Calls `tell(rank, has_failed)` for each that has ended and of which nothing more will come.

@@ -10,8 +10,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "launcher/wire/fields.h"
+#include "launcher/wire/stack_messages.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/result.h"
 
@@ -29,7 +31,7 @@ enum class LiveMessage : std::uint16_t {
   kAskStatus = 12,  // the question of `hvdrun top`
 
   kJob = 20,     // LiveJob
-  kStacks = 21,  // a part of the ranks' stacks
+  kStacks = 21,  // StacksAnswer
   kStatus = 22,  // one state of the job
 };
 
@@ -46,6 +48,23 @@ struct LiveJob {
   static void fields(auto& m, auto& walk) { walk(m.id, m.name, m.uuid, m.pid, m.size, m.command, m.cwd); }
   [[nodiscard]] std::string encode() const;
   static Result<LiveJob> decode(std::string_view body);
+};
+
+struct StacksQuestion {
+  bool is_native = false;
+
+  static void fields(auto& m, auto& walk) { walk(m.is_native); }
+  [[nodiscard]] std::string encode() const;
+  static Result<StacksQuestion> decode(std::string_view body);
+};
+
+struct StacksAnswer {
+  std::int32_t running = 0;  // ranks; those that did not answer are missing below
+  std::vector<RankStacks> stacks;
+
+  static void fields(auto& m, auto& walk) { walk(m.running, m.stacks); }
+  [[nodiscard]] std::string encode() const;
+  static Result<StacksAnswer> decode(std::string_view body);
 };
 
 }  // namespace hvd::launch

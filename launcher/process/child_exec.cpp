@@ -80,6 +80,9 @@ void run_child(const ChildPlan& plan) {
       ::_exit(kNoExec);  // the parent died before the line above took effect
     }
   }
+  if (plan.is_readable_by_parent) {
+    ::prctl(PR_SET_PTRACER, plan.parent);  // fails where the kernel has no Yama, and then nothing is restricted
+  }
   reset_signals();
   if (!place_standard_fds(plan) || !limit_open_files(plan.open_files)) {
     fail(plan, ChildStage::kSetup);

@@ -22,6 +22,7 @@ struct ChildPlan {
   int error_fd = -1;  // close-on-exec; gets a ChildFailure when exec does not happen
   pid_t parent = 0;   // who must be alive; the child dies with it when dies_with_parent
   bool dies_with_parent = true;
+  bool is_readable_by_parent = false;
   int death_signal = 0;
   const cpu_set_t* affinity = nullptr;  // affinity_bytes of processors that it may run on; 0 bytes: the parent's
   std::size_t affinity_bytes = 0;

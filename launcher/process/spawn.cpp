@@ -170,6 +170,7 @@ Result<pid_t> spawn(const SpawnOptions& options) {
   plan.error_fd = error_pipe.write_end.get();
   plan.parent = ::getpid();
   plan.dies_with_parent = options.dies_with_parent;
+  plan.is_readable_by_parent = options.is_readable_by_parent;
   plan.death_signal = options.death_signal;
   plan.new_session = options.new_session;
   plan.open_files = options.open_files;

@@ -26,7 +26,8 @@ struct SpawnOptions {
   int stdout_fd = -1;
   int stderr_fd = -1;
   bool dies_with_parent = true;
-  int death_signal = SIGKILL;  // what it dies of then; SIGTERM leaves it a chance to clean up
+  int death_signal = SIGKILL;          // what it dies of then; SIGTERM leaves it a chance to clean up
+  bool is_readable_by_parent = false;  // this process and its children may trace it, also where Yama restricts that
   bool new_session = true;
   std::uint64_t open_files = 0;  // its limit on them (base/open_files.h); 0: this process's
   CpuList cpus;                  // that it and its children may run on; empty: as this process

@@ -10,7 +10,7 @@
 
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_reporter.h"
-#include "launcher/run/job_restarts.h"
+#include "launcher/state/job_restarts.h"
 #include "runtime/base/clock.h"
 
 namespace hvd::launch {

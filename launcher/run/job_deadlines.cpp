@@ -62,7 +62,7 @@ void JobDeadlines::arm_timeout() {
   job_.loop.cancel(timeout_timer_);
   timeout_timer_ = job_.loop.after(timeout_due_ - job_.loop.now(), [this] {
     timeout_timer_ = 0;
-    job_.apply(TimedOut{});
+    stacks_.report("--timeout", [this] { job_.apply(TimedOut{}); });
   });
 }
 

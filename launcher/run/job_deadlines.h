@@ -1,4 +1,5 @@
-// JobDeadlines tells a running job's state when one of its waits is over, and ends the job at --timeout.
+// JobDeadlines tells a running job's state when one of its waits is over, and ends the job at --timeout, when
+// it has said where the ranks are.
 //
 // Thread: loop only.
 #pragma once
@@ -6,12 +7,13 @@
 #include <map>
 
 #include "launcher/run/job_parts.h"
+#include "launcher/run/stack_rounds.h"
 
 namespace hvd::launch {
 
 class JobDeadlines {
  public:
-  explicit JobDeadlines(const JobParts& job) : job_(job) {}
+  JobDeadlines(const JobParts& job, StackRounds& stacks) : job_(job), stacks_(stacks) {}
 
   void act(const AwaitCause& action);
   void act(const AwaitEnd& action);
@@ -29,6 +31,7 @@ class JobDeadlines {
   void arm_timeout();
 
   const JobParts& job_;
+  StackRounds& stacks_;
   TimerId timeout_timer_ = 0;
   TimePoint timeout_due_;
   TimerId cause_timer_ = 0;

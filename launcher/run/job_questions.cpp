@@ -38,6 +38,22 @@ void JobQuestions::listen() {
     return;
   }
   server_ = std::move(server).value();
+  server_->on_question(LiveMessage::kAskStacks,
+                       [this](LiveServer::CallerId caller, std::string_view body) -> Result<void> {
+                         HVD_TRY_ASSIGN(const StacksQuestion question, StacksQuestion::decode(body));
+                         answer_stacks(caller, question);
+                         return {};
+                       });
+}
+
+void JobQuestions::answer_stacks(LiveServer::CallerId caller, const StacksQuestion& question) {
+  stacks_.ask(question.is_native, [this, caller](const std::vector<RankStacks>& stacks, int running) {
+    if (!server_) {
+      return;
+    }
+    server_->send(caller, LiveMessage::kStacks, StacksAnswer{running, stacks}.encode());
+    server_->over(caller);
+  });
 }
 
 }  // namespace hvd::launch

@@ -7,12 +7,13 @@
 
 #include "launcher/live/live_server.h"
 #include "launcher/run/job_parts.h"
+#include "launcher/run/stack_rounds.h"
 
 namespace hvd::launch {
 
 class JobQuestions {
  public:
-  explicit JobQuestions(const JobParts& job) : job_(job) {}
+  JobQuestions(const JobParts& job, StackRounds& stacks) : job_(job), stacks_(stacks) {}
   JobQuestions(const JobQuestions&) = delete;
   JobQuestions& operator=(const JobQuestions&) = delete;
 
@@ -22,7 +23,10 @@ class JobQuestions {
   void stop() { server_.reset(); }
 
  private:
+  void answer_stacks(LiveServer::CallerId caller, const StacksQuestion& question);
+
   const JobParts& job_;
+  StackRounds& stacks_;
   std::unique_ptr<LiveServer> server_;  // null: nobody can ask
 };
 

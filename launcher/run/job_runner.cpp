@@ -47,16 +47,17 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
              log,
              job_id_,
              [this](const JobEvent& event) { apply(event); }},
-      reports_(parts_, {start_, ending_, hosts_, engine_, away_, tree_, suspension_}),
+      reports_(parts_, {start_, ending_, hosts_, engine_, away_, tree_, suspension_, stacks_}),
       hosts_(parts_, reports_, [this](int node) { start_.open_session(node); }),
       engine_(parts_, transports.engine),
       away_(parts_),
       output_(parts_),
-      deadlines_(parts_),
+      stacks_(parts_),
+      deadlines_(parts_, stacks_),
       start_(parts_, transports, {tree_, hosts_, engine_, deadlines_}),
       ending_(parts_, hosts_, engine_, output_),
       changes_(parts_, hosts_),
-      questions_(parts_) {}
+      questions_(parts_, stacks_) {}
 
 JobRunner::~JobRunner() {
   while (!sessions_.empty()) {
@@ -207,6 +208,7 @@ void JobRunner::act(const StopNodes& action) {
 void JobRunner::act(const Finish& action) {
   generations_.stop();
   start_.stop();
+  stacks_.stop();
   engine_.stop();
   deadlines_.stop();
   hosts_.stop();

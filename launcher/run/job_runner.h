@@ -26,6 +26,7 @@
 #include "launcher/run/moving_hosts.h"
 #include "launcher/run/node_reports.h"
 #include "launcher/run/rank_changes.h"
+#include "launcher/run/stack_rounds.h"
 #include "launcher/run/start_plan.h"
 #include "launcher/sessions/node_session.h"
 #include "launcher/sessions/relay_tree.h"
@@ -110,6 +111,7 @@ class JobRunner final {
   EngineRun engine_;
   AwayNodes away_;
   LastOutput output_;
+  StackRounds stacks_;
   JobDeadlines deadlines_;
   JobStart start_;
   JobEnding ending_;

@@ -109,6 +109,10 @@ void NodeReports::on_done(int node) {
   to_.hosts.on_done(node);
 }
 
+Result<void> NodeReports::on_answer(int node, AgentMessage type, const std::string& body) {
+  return type == AgentMessage::kStacks ? to_.stacks.on_answer(node, body) : SessionSink::on_answer(node, type, body);
+}
+
 void NodeReports::on_lost(int node, const Error& why) {
   if (!job_.state.is_over(node)) {
     job_.say(news::NodeLost{node, why});

@@ -12,9 +12,10 @@
 #include "launcher/run/job_parts.h"
 #include "launcher/run/job_start.h"
 #include "launcher/run/moving_hosts.h"
-#include "launcher/run/suspension.h"
+#include "launcher/run/stack_rounds.h"
 #include "launcher/sessions/node_session.h"
 #include "launcher/sessions/relay_tree.h"
+#include "launcher/sessions/suspension.h"
 
 namespace hvd::launch {
 
@@ -28,6 +29,7 @@ class NodeReports final : public SessionSink {
     AwayNodes& away;
     RelayTree& tree;
     Suspension& suspension;
+    StackRounds& stacks;
   };
 
   NodeReports(const JobParts& job, const Receivers& to) : job_(job), to_(to) {}
@@ -53,6 +55,7 @@ class NodeReports final : public SessionSink {
   Result<void> on_relay(int node, const Frame& frame) override;
   void on_suspended(int node) override;
   void on_done(int node) override;
+  Result<void> on_answer(int node, AgentMessage type, const std::string& body) override;
   void on_lost(int node, const Error& why) override;
 
  private:

@@ -373,6 +373,7 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
     case AgentMessage::kSoftware:
     case AgentMessage::kListening:
     case AgentMessage::kProbed:
+    case AgentMessage::kStacks:
       return sink_.on_answer(plan_.index, static_cast<AgentMessage>(frame.type), frame.body);
     default:
       return Error(Code::kProtocol,

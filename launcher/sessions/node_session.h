@@ -54,7 +54,8 @@ class SessionSink {
   // The node's ranks are stopped until Continue is sent.
   virtual void on_suspended(int /*node*/) {}
   virtual void on_done(int node) = 0;
-  // An agent answered a question of `hvdrun check` (launcher/wire/check_messages.h). An error ends the session.
+  // An agent answered a question of `hvdrun check` (launcher/wire/check_messages.h), or one about stacks
+  // (stack_messages.h). An error ends the session.
   virtual Result<void> on_answer(int node, AgentMessage type, const std::string& body);
   // The session is over: it was never opened, it broke, or it was refused for what the agent sent.
   virtual void on_lost(int node, const Error& why) = 0;

@@ -6,7 +6,7 @@
 
 #include "launcher/job/job_spec.h"
 #include "launcher/placement/placement.h"
-#include "launcher/run/job_restarts.h"
+#include "launcher/state/job_restarts.h"
 #include "launcher/steps/job_step.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/result.h"

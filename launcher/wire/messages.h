@@ -4,11 +4,11 @@
 //
 // From the launcher to the agent: Welcome, Start, Stop, Forward, Suspend, Continue, Credit, Exchanged, Notice,
 // Heartbeat, Ack, Resume, Bye, RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Generation,
-// EndRank, Input, InputEnd.
+// EndRank, Input, InputEnd, AskStacks.
 //
 // From the agent to the launcher: Ready, Started, StartFailed, Output, OutputEnd, Failing, Exited, Exchange, Joined,
 // Problem, Heartbeat, Done, Ack, Resumed, NoResume, Ending, Leaving, RelayOutput, RelayErrors, RelayOver, InputCredit,
-// InputOver.
+// InputOver, Stacks.
 //
 // When a node is checked, and no job is run (check_messages.h): AskClock, AskSurvey and AskProbe go to the agent, and
 // Clock, System, Software, Listening and Probed come back.
@@ -46,7 +46,7 @@
 namespace hvd::launch {
 
 // Of the version, since both ends are of one hvdrun: it grows with each change of a message or its meaning.
-inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 7, 64U << 20U, "launcher-agent"};
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 8, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
   kWelcome = 1,
@@ -102,11 +102,13 @@ enum class AgentMessage : std::uint16_t {
   kAskClock = 50,   // i32: the question's number; answered at once
   kAskSurvey = 51,  // SurveyRequest; answered by System, then Software
   kAskProbe = 52,   // ProbeRequest; answered by Probed, and before it by Listening, if it is to listen
+  kAskStacks = 53,  // StacksRequest (stack_messages.h); answered by a Stacks for each rank that runs
   kClock = 60,      // ClockMessage
   kSystem = 61,     // SystemSurvey
   kSoftware = 62,   // SoftwareSurvey
   kListening = 63,  // ListeningMessage
   kProbed = 64,     // ProbeResult
+  kStacks = 65,     // RankStacks
 };
 
 // About a command that carries bytes to another node.

@@ -1,6 +1,6 @@
 // launcher/run/job_restarts, launcher/report/restart_reporter and launcher/offers/first_hosts: jobs all of whose ranks
 // are started anew.
-#include "launcher/run/job_restarts.h"
+#include "launcher/state/job_restarts.h"
 
 #include <signal.h>
 

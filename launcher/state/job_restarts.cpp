@@ -1,4 +1,4 @@
-#include "launcher/run/job_restarts.h"
+#include "launcher/state/job_restarts.h"
 
 namespace hvd::launch {
 

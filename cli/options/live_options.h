@@ -1,0 +1,21 @@
+// These are the command lines of the commands that ask a running job (launcher/live), as values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.h"
+
+namespace hvd::cli {
+
+struct StacksOptions {
+  std::string job;  // its id, name or number; empty: the only one
+  bool native = false;
+  bool json = false;
+};
+
+struct CliOptions;
+// Reads hvdrun stacks [JOB] [--native] [--json].
+Result<CliOptions> parse_stacks(std::vector<std::string> words);
+
+}  // namespace hvd::cli
