@@ -45,7 +45,9 @@ EDGES = {
     "launcher/stacks": ["launcher/wire", BASE],
     # What an agent finds out about its node.
     "launcher/survey": ["launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
-    "launcher/agent": ["launcher/survey", "launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
+    # What an agent measures of its node while somebody watches the job.
+    "launcher/sampling": ["launcher/wire", "launcher/process", IO, BASE],
+    "launcher/agent": ["launcher/sampling", "launcher/survey", "launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
     # Ways to a node: the interface and what all share, then those that run a command, then libssh2's.
     "launcher/transport": ["launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/command": ["launcher/transport", "launcher/wire", "launcher/process", IO, BASE],
@@ -62,9 +64,11 @@ EDGES = {
     "launcher/joining": ["launcher/offers", "launcher/engines", "launcher/transport", "launcher/wire", "launcher/job", IO, BASE],
     # The conversations with the nodes, and which node is reached through which.
     "launcher/sessions": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE],
+    # The picture of a running job.
+    "launcher/samples": ["launcher/wire", IO, BASE],
     # What a job does next.
     "launcher/state": ["launcher/offers", "launcher/transport", "launcher/placement", "launcher/job", "launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/run": ["launcher/live", "launcher/stacks", "launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
+    "launcher/run": ["launcher/live", "launcher/samples", "launcher/stacks", "launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
                      "launcher/transport", "launcher/logs",
                      "launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/check": ["launcher/sessions", "launcher/state", "launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
@@ -148,7 +152,8 @@ SLEEPS = "// sleeps:"  # on the line or the one above
 
 # These parts are the specification: values in, values out; no I/O, no clock, no environment.
 PURE = ["launcher/stacks/*", "launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
-        "launcher/state/*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
+        "launcher/state/*", "launcher/samples/job_*s.*", "launcher/samples/job_picture.*", "launcher/samples/metrics_text.*",
+        "launcher/sampling/proc_texts.*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/engine/end_of_job.*", "runtime/algo/schedule.*"]
 NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \
               r"|\"runtime/(io/\w+|base/(fd|log))\.h\""

@@ -46,6 +46,7 @@ struct Flags {
   std::string gpus = "local";
   std::string bind = "none";
   std::string input;  // a rank's number, "all", "none"; empty: the default
+  std::string metrics_file;
   bool no_tags = false;
   bool gather = false;
   bool quiet = false;

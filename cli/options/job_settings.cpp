@@ -535,6 +535,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.json_events = flags.json;
   job.gather = flags.gather;
   job.timestamps = flags.timestamps;
+  job.metrics_file = flags.metrics_file;
   job.color = {wants_color(flags, STDOUT_FILENO), wants_color(flags, STDERR_FILENO)};
   job.live = has_able_terminal();
   job.answers = ::isatty(STDIN_FILENO) == 1;

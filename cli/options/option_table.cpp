@@ -183,6 +183,10 @@ void add_output_options(CLI::App& app, Flags& flags) {
   app.add_flag("--no-tags", flags.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
   app.add_flag("--gather", flags.gather,
                "Show a line that several ranks print within a quarter of a second once, tagged with all of them");
+  app.add_option("--metrics", flags.metrics_file,
+                 "Keep the job's metrics in FILE, written anew every second in Prometheus's text form, as for "
+                 "node_exporter's textfile collector")
+      ->type_name("FILE");
   app.add_flag("-q,--quiet", flags.quiet, "Print nothing of hvdrun's own unless the job fails");
   app.add_flag("--verbose", flags.verbose, "Report each step");
 }

@@ -79,6 +79,10 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
       loop_.stop();
     }
   };
+  sampler_ = std::make_unique<NodeSampler>(
+      loop_, options_.environment,
+      NodeSampler::Sink{[this] { return ranks_.running(); },
+                        [this](const SampleMessage& sample) { send(AgentMessage::kSample, sample.encode()); }});
   relays_ = std::make_unique<RelayHub>(loop_, options_.environment, std::move(relays));
 
   AgentSession::Sink session;
@@ -101,6 +105,7 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   ready.networks = own_networks();
   NodeGpus gpus = node_gpus(options_.environment, Deadline::after(kGpuTime));
   ready.gpu_variable = std::move(gpus.variable);
+  sampler_->set_has_gpus(!gpus.names.empty());
   ready.gpus = std::move(gpus.names);
   ready.near = std::move(gpus.near);
   ready.seat = options_.seat;
@@ -160,6 +165,13 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       HVD_TRY_ASSIGN(const StacksRequest request, StacksRequest::decode(frame.body));
       if (stacks_) {
         stacks_->ask(request, ranks_.running());
+      }
+      return {};
+    }
+    case AgentMessage::kWatch: {
+      HVD_TRY_ASSIGN(const int interval_ms, decode_number(frame.body));
+      if (sampler_ != nullptr) {
+        sampler_->watch(std::chrono::milliseconds(interval_ms));
       }
       return {};
     }
@@ -257,7 +269,7 @@ void AgentCore::on_child_signal() {
     if (ranks_.has(pid)) {
       hub_->catch_up();
       ranks_.on_exited(pid, ExitStatus::from_wait(status), state_.is_stopping());
-    } else {
+    } else if (sampler_ == nullptr || !sampler_->on_exited(pid, ExitStatus::from_wait(status))) {
       relays_->on_exited(pid, ExitStatus::from_wait(status));  // or a process that a rank had left behind
     }
   }
@@ -321,6 +333,7 @@ void AgentCore::act(const agent_action::Forget& action) {
 }
 
 void AgentCore::act(const agent_action::LookForLeft&) {
+  sampler_.reset();  // with what it runs, which would be taken for something that ranks have left
   const bool is_nothing = is_nothing_left();
   apply(agent_event::LeftFound{is_nothing, is_nothing ? std::vector<pid_t>() : left_behind(), loop_.now()});
 }
@@ -332,6 +345,7 @@ void AgentCore::act(const agent_action::SignalLeft& action) {
 void AgentCore::act(const agent_action::LetGo&) {
   check_.reset();
   stacks_.reset();
+  sampler_.reset();
   ranks_.drain();
 }
 
@@ -362,7 +376,7 @@ bool AgentCore::is_nothing_left() const {
 
 std::vector<pid_t> AgentCore::left_behind() const {
   std::vector<pid_t> left = children_of_self();
-  std::erase_if(left, [this](pid_t pid) { return relays_->owns(pid); });
+  std::erase_if(left, [this](pid_t pid) { return relays_->owns(pid) || (sampler_ != nullptr && sampler_->owns(pid)); });
   return left;
 }
 

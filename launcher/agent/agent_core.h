@@ -19,6 +19,7 @@
 #include "launcher/agent/rank_hub.h"
 #include "launcher/agent/relay_hub.h"
 #include "launcher/agent/stack_reader.h"
+#include "launcher/sampling/node_sampler.h"
 #include "launcher/survey/node_check.h"
 #include "launcher/wire/messages.h"
 #include "runtime/base/log.h"
@@ -105,9 +106,10 @@ class AgentCore {
   std::unique_ptr<AgentSession> launcher_;
   std::unique_ptr<RankHub> hub_;
   std::unique_ptr<RelayHub> relays_;
-  std::unique_ptr<NodeCheck> check_;     // from Welcome on
-  std::unique_ptr<StackReader> stacks_;  // likewise
-  NodeRanks ranks_;                      // ended before what they speak to
+  std::unique_ptr<NodeCheck> check_;      // from Welcome on
+  std::unique_ptr<StackReader> stacks_;   // likewise
+  std::unique_ptr<NodeSampler> sampler_;  // null once the ranks have ended
+  NodeRanks ranks_;                       // ended before what they speak to
   Fd reserved_port_;
   std::optional<ByeMessage> bye_;
   std::string why_over_;

@@ -118,6 +118,7 @@ struct JobSpec {
   std::vector<std::string> hidden;                     // texts that are masked in all that is shown or kept
   std::string kept_dir;                                // where the files of a job file's job are; empty: nowhere
   std::vector<std::array<std::string, 2>> kept_files;  // [rank][is_error] names in it; ranks may share one
+  std::string metrics_file;                            // where the job's metrics are kept; empty: nowhere
   bool quiet = false;
   bool verbose = false;
 

@@ -5,6 +5,43 @@
 #include <chrono>
 
 namespace hvd::launch {
+namespace {
+
+std::string state_text(const RankRecord& rank) {
+  switch (rank.state) {
+    case RankRecord::State::kPending:
+      return "pending";
+    case RankRecord::State::kRunning:
+      return "running";
+    case RankRecord::State::kEnded:
+      return rank.status.is_success() ? "ended" : "failed";
+    case RankRecord::State::kLost:
+      break;
+  }
+  return "lost";
+}
+
+JobPicture view_of(const JobParts& job) {
+  JobPicture view;
+  view.id = job.id;
+  view.running_ms = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(job.loop.now() - job.began).count());
+  for (const NodePlan& plan : job.agents.nodes) {
+    NodeShown& node = view.nodes.emplace_back();
+    node.name = plan.host.name;
+    node.is_away = static_cast<std::size_t>(plan.index) < job.sessions.size() && job.session(plan.index).is_away();
+    for (const auto& placed : plan.ranks) {
+      RankShown& rank = view.ranks.emplace_back();
+      rank.rank = placed.rank;
+      rank.node = plan.index;
+      rank.state = state_text(job.record(placed.rank));
+      rank.restarts = job.record(placed.rank).restarts;
+    }
+  }
+  return view;
+}
+
+}  // namespace
 
 void JobParts::end_node(int node) const {
   StopMessage stop;
@@ -24,6 +61,20 @@ void JobParts::broadcast(AgentMessage type, std::string_view body) const {
 
 void JobParts::show_status() const {
   logs.show_status(state.phase() == JobPhase::kOpening ? reporter.status() : "");
+}
+
+JobWatch::Sink watch_sink_of(const JobParts& job) {
+  JobWatch::Sink sink;
+  sink.ask = [&job](int node, std::uint32_t interval_ms) {
+    if (NodeSession& session = job.session(node); session.has_agent()) {
+      session.send(AgentMessage::kWatch, number_body(static_cast<std::int32_t>(interval_ms)));
+    }
+  };
+  sink.view = [&job] { return view_of(job); };
+  sink.on_trouble = [&job](const Error& why) {
+    job.say(Note{LogLevel::kError, -1, "--metrics: " + why.message() + "; the job goes on"});
+  };
+  return sink;
 }
 
 }  // namespace hvd::launch

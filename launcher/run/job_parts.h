@@ -14,6 +14,7 @@
 #include "launcher/membership/generations.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_reporter.h"
+#include "launcher/samples/job_watch.h"
 #include "launcher/sessions/node_session.h"
 #include "launcher/state/job_state.h"
 #include "runtime/base/log.h"
@@ -34,6 +35,7 @@ struct JobParts {
   JobReporter& reporter;
   Log& log;
   std::string& id;
+  TimePoint began;
   std::function<void(const JobEvent& event)> apply;
   bool has_started = false;  // agents were asked to start their ranks
 
@@ -53,5 +55,8 @@ struct JobParts {
   // Ends the ranks of the node in order, and then its agent.
   void end_node(int node) const;
 };
+
+// Returns what watches the job: the way to its agents, and its nodes and ranks as they are.
+JobWatch::Sink watch_sink_of(const JobParts& job);
 
 }  // namespace hvd::launch

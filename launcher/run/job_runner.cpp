@@ -34,20 +34,11 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
           },
           log),
       suspension_(loop, suspension_sink()),
-      parts_{loop,
-             spec,
-             placement,
-             agents_,
-             state_,
-             generations_,
-             sessions_,
-             starts_,
-             logs_,
-             reporter,
-             log,
-             job_id_,
-             [this](const JobEvent& event) { apply(event); }},
-      reports_(parts_, {start_, ending_, hosts_, engine_, away_, tree_, suspension_, stacks_}),
+      parts_{
+          loop,    spec,  placement, agents_, state_,  generations_, sessions_,
+          starts_, logs_, reporter,  log,     job_id_, loop.now(),   [this](const JobEvent& event) { apply(event); }},
+      watch_(loop, watch_sink_of(parts_)),
+      reports_(parts_, {start_, ending_, hosts_, engine_, away_, tree_, suspension_, stacks_, watch_}),
       hosts_(parts_, reports_, [this](int node) { start_.open_session(node); }),
       engine_(parts_, transports.engine),
       away_(parts_),
@@ -168,14 +159,18 @@ Result<int> JobRunner::run() {
   }
   questions_.listen();
   start_.begin(reports_, [this] { ending_.end_if_closed(); });
+  if (!spec_.metrics_file.empty()) {
+    watch_.keep_in(spec_.metrics_file);
+  }
   HVD_TRY(loop_.run());
   questions_.stop();
+  watch_.finish();
   // Write the ranks' output first, then report on the job: whether all of it could be written is part of the report.
   if (const auto written = output_.flush(); !written.ok()) {
     state_.on(OutputFailed{written.error()});
   }
   output_.tell_unwritten();
-  parts_.say(news::Ended{state_, loop_.now() - start_.began()});
+  parts_.say(news::Ended{state_, loop_.now() - parts_.began});
   static_cast<void>(output_.flush());
   const int cut_short_by = output_.cut_short_by();
   return state_.exit_code() == 0 && cut_short_by != 0 ? 128 + cut_short_by : state_.exit_code();

@@ -106,6 +106,7 @@ class JobRunner final {
   std::vector<std::unique_ptr<NodeSession>> sessions_;
   std::string job_id_;
   JobParts parts_;
+  JobWatch watch_;
   NodeReports reports_;
   MovingHosts hosts_;
   EngineRun engine_;

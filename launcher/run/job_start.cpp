@@ -153,7 +153,7 @@ void JobStart::act(const StartRanks&) {
   job_.loop.cancel(start_timer_);
   job_.loop.cancel(slow_timer_);
   job_.show_status();
-  job_.say(news::AllReady{job_.loop.now() - began_});
+  job_.say(news::AllReady{job_.loop.now() - job_.began});
   others_.deadlines.begin_timeout();
   std::vector<NodeView> views;
   for (const auto& session : job_.sessions) {

@@ -45,7 +45,7 @@ class JobStart {
   };
 
   JobStart(JobParts& job, Transports transports, const Others& others)
-      : job_(job), transports_(transports), others_(others), began_(job.loop.now()) {}
+      : job_(job), transports_(transports), others_(others) {}
 
   // See JobRunner.
   void set_programs(ProgramsOf programs) { programs_ = std::move(programs); }
@@ -67,7 +67,6 @@ class JobStart {
   // Null unless ranks that take input are running.
   [[nodiscard]] JobInput* input() const { return input_.get(); }
   void end_input() { input_.reset(); }
-  [[nodiscard]] TimePoint began() const { return began_; }
 
  private:
   [[nodiscard]] Transport& transport_of(TransportKind kind) const;
@@ -84,7 +83,6 @@ class JobStart {
   JobParts& job_;
   const Transports transports_;
   const Others others_;
-  const TimePoint began_;
   ProgramsOf programs_;
   LateProgramsOf late_programs_;
   JobSecret secret_{};

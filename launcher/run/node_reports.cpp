@@ -27,6 +27,7 @@ void NodeReports::on_away(int node, const Error& why, Duration patience) {
 void NodeReports::on_back(int node, Duration away) {
   job_.say(news::NodeBack{node, away});
   to_.away.on_back(node);
+  to_.watch.on_back(node);
   to_.tree.change(node, Relay::State::kUp);
 }
 
@@ -35,6 +36,7 @@ void NodeReports::on_started(int rank, int pid) {
                                        job_.placement.node_of(rank).host.name);
   job_.say(news::RankStarted{rank, pid});
   job_.apply(RankStarted{rank, pid});
+  to_.watch.on_started(job_.agents.node_of(rank).index);
 }
 
 void NodeReports::on_joined(const JoinedMessage& joined) {
@@ -47,6 +49,7 @@ void NodeReports::on_start_failed(const StartFailedMessage& failed) {
 }
 
 void NodeReports::on_output(int node, const OutputMessage& output) {
+  to_.watch.on_output(output.rank, output.bytes);
   job_.logs.feed(node, output.rank, output.stream == StreamId::kStderr, output.bytes);
 }
 

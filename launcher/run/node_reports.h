@@ -30,6 +30,7 @@ class NodeReports final : public SessionSink {
     RelayTree& tree;
     Suspension& suspension;
     StackRounds& stacks;
+    JobWatch& watch;
   };
 
   NodeReports(const JobParts& job, const Receivers& to) : job_(job), to_(to) {}
@@ -54,6 +55,7 @@ class NodeReports final : public SessionSink {
   void on_leaving(int node, const std::string& why) override;
   Result<void> on_relay(int node, const Frame& frame) override;
   void on_suspended(int node) override;
+  void on_sample(int node, const SampleMessage& sample) override { to_.watch.on_sample(node, sample); }
   void on_done(int node) override;
   Result<void> on_answer(int node, AgentMessage type, const std::string& body) override;
   void on_lost(int node, const Error& why) override;

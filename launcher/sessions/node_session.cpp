@@ -357,6 +357,14 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
     case AgentMessage::kSuspended:
       sink_.on_suspended(plan_.index);
       return {};
+    case AgentMessage::kSample: {
+      HVD_TRY_ASSIGN(const SampleMessage sample, SampleMessage::decode(frame.body));
+      for (const RankSample& rank : sample.ranks) {
+        HVD_TRY(check_rank(rank.rank));
+      }
+      sink_.on_sample(plan_.index, sample);
+      return {};
+    }
     case AgentMessage::kDone:
       is_resumable_ = false;
       is_done_ = true;

@@ -15,6 +15,7 @@
 #include "launcher/transport/transport.h"
 #include "launcher/wire/messages.h"
 #include "launcher/wire/resend_queue.h"
+#include "launcher/wire/sample_messages.h"
 #include "runtime/base/frame.h"
 #include "runtime/io/event_loop.h"
 
@@ -53,6 +54,8 @@ class SessionSink {
   virtual Result<void> on_relay(int node, const Frame& frame) = 0;
   // The node's ranks are stopped until Continue is sent.
   virtual void on_suspended(int /*node*/) {}
+  // What the node's ranks use and do, once the session was told to watch them.
+  virtual void on_sample(int /*node*/, const SampleMessage& /*sample*/) {}
   virtual void on_done(int node) = 0;
   // An agent answered a question of `hvdrun check` (launcher/wire/check_messages.h), or one about stacks
   // (stack_messages.h). An error ends the session.

@@ -4,11 +4,11 @@
 //
 // From the launcher to the agent: Welcome, Start, Stop, Forward, Suspend, Continue, Credit, Exchanged, Notice,
 // Heartbeat, Ack, Resume, Bye, RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Generation,
-// EndRank, Input, InputEnd, AskStacks.
+// EndRank, Input, InputEnd, AskStacks, Watch.
 //
 // From the agent to the launcher: Ready, Started, StartFailed, Output, OutputEnd, Failing, Exited, Exchange, Joined,
 // Problem, Heartbeat, Done, Ack, Resumed, NoResume, Ending, Leaving, RelayOutput, RelayErrors, RelayOver, InputCredit,
-// InputOver, Stacks.
+// InputOver, Stacks, Sample.
 //
 // When a node is checked, and no job is run (check_messages.h): AskClock, AskSurvey and AskProbe go to the agent, and
 // Clock, System, Software, Listening and Probed come back.
@@ -98,6 +98,9 @@ enum class AgentMessage : std::uint16_t {
   kSuspend = 45,    // empty: the ranks are stopped (SIGSTOP), and the launcher is silent as long as it likes
   kSuspended = 46,  // empty: the answer
   kContinue = 47,   // empty: the ranks go on (SIGCONT)
+
+  kWatch = 48,   // i32 ms between two samples that are to come from now on; 0: none
+  kSample = 49,  // SampleMessage (sample_messages.h)
 
   kAskClock = 50,   // i32: the question's number; answered at once
   kAskSurvey = 51,  // SurveyRequest; answered by System, then Software

@@ -1,0 +1,93 @@
+#include "launcher/samples/job_picture.h"
+
+#include <algorithm>
+#include <map>
+
+namespace hvd::launch {
+namespace {
+
+// An operation that has lasted so long has ranks that wait in it.
+constexpr std::uint64_t kWaitsMs = 2000;
+// Differences below these are the usual noise.
+constexpr double kFewCores = 0.5;
+constexpr std::uint64_t kLittleMemory = 256U << 20U;
+
+std::string doing(const RankShown& rank) {
+  const RuntimeSample& runtime = rank.used.runtime;
+  return runtime.operation.empty() ? "" : runtime.operation + " '" + runtime.tensor + "'";
+}
+
+bool is_running(const RankShown& rank) {
+  return rank.state == "running" && rank.is_sampled;
+}
+
+template <typename Number>
+Number median(std::vector<Number> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The operation in which more than half of the ranks wait.
+std::string awaited_by_most(const std::vector<RankShown*>& ranks) {
+  std::map<std::string, std::size_t> waiting;
+  for (const RankShown* rank : ranks) {
+    if (rank->used.has_runtime && rank->used.runtime.for_ms >= kWaitsMs) {
+      ++waiting[doing(*rank)];
+    }
+  }
+  for (const auto& [what, count] : waiting) {
+    if (!what.empty() && count * 2 > ranks.size()) {
+      return what;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string JobPicture::encode() const {
+  return encoded(*this);
+}
+
+Result<JobPicture> JobPicture::decode(std::string_view body) {
+  return decoded<JobPicture>(body, "Status", [](const JobPicture& m) {
+    return std::all_of(m.ranks.begin(), m.ranks.end(), [&m](const RankShown& rank) {
+      return rank.node >= 0 && static_cast<std::size_t>(rank.node) < m.nodes.size();
+    });
+  });
+}
+
+void mark_odd_ranks(JobPicture& view) {
+  std::vector<RankShown*> running;
+  for (RankShown& rank : view.ranks) {
+    rank.odd = rank.state == "failed" || rank.state == "lost" ? rank.state : "";
+    if (is_running(rank)) {
+      running.push_back(&rank);
+    }
+  }
+  if (running.size() < 2) {
+    return;
+  }
+  const std::string awaited = awaited_by_most(running);
+  std::vector<double> cores;
+  std::vector<std::uint64_t> memory;
+  for (const RankShown* rank : running) {
+    cores.push_back(rank->cores);
+    memory.push_back(rank->used.memory_bytes);
+  }
+  const double usual_cores = median(cores);
+  const std::uint64_t usual_memory = median(memory);
+  for (RankShown* rank : running) {
+    if (!awaited.empty() && doing(*rank) != awaited) {
+      rank->odd = "others wait in " + awaited;
+    } else if (running.size() > 2 && rank->cores < usual_cores / 2 && usual_cores - rank->cores > kFewCores) {
+      rank->odd = "uses less processor than the others";
+    } else if (running.size() > 2 && rank->used.memory_bytes > usual_memory / 2 * 3 &&
+               rank->used.memory_bytes - usual_memory > kLittleMemory) {
+      rank->odd = "uses more memory than the others";
+    }
+  }
+}
+
+}  // namespace hvd::launch

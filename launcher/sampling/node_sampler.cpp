@@ -1,0 +1,43 @@
+#include "launcher/sampling/node_sampler.h"
+
+namespace hvd::launch {
+
+void NodeSampler::watch(Duration interval) {
+  loop_.cancel(std::exchange(timer_, 0));
+  interval_ = interval;
+  if (interval <= Duration::zero()) {
+    gpus_.reset();
+    return;
+  }
+  if (has_gpus_ && gpus_ == nullptr) {
+    gpus_ = std::make_unique<GpuWatch>(loop_, environment_);
+  }
+  sample();
+}
+
+void NodeSampler::sample() {
+  timer_ = loop_.after(interval_, [this] { sample(); });
+  const std::vector<std::pair<int, pid_t>> ranks = sink_.ranks();
+  std::vector<pid_t> pids;
+  for (const auto& [rank, pid] : ranks) {
+    pids.push_back(pid);
+  }
+  const std::map<pid_t, Usage> usage = usage_.measure(pids);
+  SampleMessage message;
+  message.at_ms = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(loop_.now().time_since_epoch()).count());
+  message.cpu_ms = node_cpu_ms();
+  const NodeMemory memory = node_memory();
+  message.memory_total = memory.total;
+  message.memory_free = memory.free;
+  for (const auto& [rank, pid] : ranks) {
+    const Usage& used = usage.at(pid);
+    message.ranks.push_back({rank, used.processes, used.cpu_ms, used.memory_bytes, false, {}});
+  }
+  if (gpus_ != nullptr) {
+    message.gpus = gpus_->gpus();
+  }
+  sink_.send(message);
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,17 @@
+#include "launcher/wire/sample_messages.h"
+
+#include <algorithm>
+
+namespace hvd::launch {
+
+std::string SampleMessage::encode() const {
+  return encoded(*this);
+}
+
+Result<SampleMessage> SampleMessage::decode(std::string_view body) {
+  return decoded<SampleMessage>(body, "Sample", [](const SampleMessage& m) {
+    return std::all_of(m.ranks.begin(), m.ranks.end(), [](const RankSample& rank) { return rank.rank >= 0; });
+  });
+}
+
+}  // namespace hvd::launch

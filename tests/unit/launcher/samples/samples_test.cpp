@@ -1,0 +1,138 @@
+#include <doctest/doctest.h>
+
+#include "launcher/samples/job_samples.h"
+#include "launcher/samples/metrics_text.h"
+
+namespace hvd::launch {
+namespace {
+
+JobPicture two_ranks() {
+  JobPicture view;
+  view.id = "c0ffee00";
+  view.nodes.resize(1);
+  view.nodes[0].name = "node\"1";
+  view.ranks.resize(2);
+  view.ranks[1].rank = 1;
+  for (RankShown& rank : view.ranks) {
+    rank.state = "running";
+  }
+  return view;
+}
+
+SampleMessage sample_at(std::uint64_t at_ms, std::uint64_t cpu_ms, std::uint64_t bytes) {
+  SampleMessage sample;
+  sample.at_ms = at_ms;
+  sample.cpu_ms = cpu_ms;
+  sample.ranks.push_back({0, 1, cpu_ms, 1U << 20U, true, {bytes / 8, bytes, "allreduce", "x", 10}});
+  return sample;
+}
+
+const std::vector<std::string>& marked(JobPicture& view) {
+  static std::vector<std::string> odd;
+  odd.clear();
+  mark_odd_ranks(view);
+  for (const RankShown& rank : view.ranks) {
+    odd.push_back(rank.odd);
+  }
+  return odd;
+}
+
+}  // namespace
+
+TEST_CASE("rates are made of two samples, and a process that began anew has none") {
+  JobSamples samples;
+  samples.take(0, sample_at(1000, 500, 8000));
+  samples.take(0, sample_at(3000, 1500, 24000));
+  JobPicture view = two_ranks();
+  samples.fill(view, TimePoint());
+  CHECK(view.nodes[0].cores == doctest::Approx(0.5));
+  CHECK(view.ranks[0].cores == doctest::Approx(0.5));
+  CHECK(view.ranks[0].bytes_per_s == doctest::Approx(8000));
+  CHECK(view.ranks[0].operations_per_s == doctest::Approx(1000));
+  CHECK_FALSE(view.ranks[1].is_sampled);
+  samples.take(0, sample_at(4000, 100, 0));
+  samples.fill(view, TimePoint());
+  CHECK(view.ranks[0].cores == 0);
+}
+
+TEST_CASE("a rank that has ended uses nothing and does nothing") {
+  JobSamples samples;
+  samples.take(0, sample_at(1000, 500, 8000));
+  samples.take(0, sample_at(2000, 1500, 24000));
+  JobPicture view = two_ranks();
+  view.ranks[0].state = "ended";
+  samples.fill(view, TimePoint());
+  CHECK(view.ranks[0].cores == 0);
+  CHECK(view.ranks[0].used.runtime.operation.empty());
+  CHECK(view.ranks[0].used.cpu_ms == 1500);
+}
+
+TEST_CASE("lines are counted, and the time since the last one") {
+  JobSamples samples;
+  samples.note_output(1, "a\nb\nc", TimePoint(std::chrono::seconds(10)));
+  JobPicture view = two_ranks();
+  samples.fill(view, TimePoint(std::chrono::seconds(12)));
+  CHECK(view.ranks[0].silent_ms == -1);
+  CHECK(view.ranks[1].lines == 2);
+  CHECK(view.ranks[1].output_bytes == 5);
+  CHECK(view.ranks[1].silent_ms == 2000);
+}
+
+TEST_CASE("who is not in the operation in which most wait stands out") {
+  JobPicture view = two_ranks();
+  view.ranks.resize(3, view.ranks[1]);
+  for (RankShown& rank : view.ranks) {
+    rank.is_sampled = true;
+    rank.used.has_runtime = true;
+    rank.used.runtime = {1, 1, "allreduce", "x", 5000};
+  }
+  CHECK(marked(view) == std::vector<std::string>{"", "", ""});
+  view.ranks[2].used.runtime = {};
+  CHECK(marked(view) == std::vector<std::string>{"", "", "others wait in allreduce 'x'"});
+  view.ranks[0].used.runtime.for_ms = view.ranks[1].used.runtime.for_ms = 3;
+  CHECK(marked(view) == std::vector<std::string>{"", "", ""});
+}
+
+TEST_CASE("who uses other amounts than the rest, or has failed, stands out") {
+  JobPicture view = two_ranks();
+  view.ranks.resize(4, view.ranks[1]);
+  for (RankShown& rank : view.ranks) {
+    rank.is_sampled = true;
+    rank.cores = 1;
+    rank.used.memory_bytes = 1U << 30U;
+  }
+  view.ranks[0].cores = 0.1;
+  view.ranks[1].used.memory_bytes = 3ULL << 30U;
+  view.ranks[3].state = "lost";
+  CHECK(marked(view) == std::vector<std::string>{"uses less processor than the others",
+                                                 "uses more memory than the others", "", "lost"});
+}
+
+TEST_CASE("a view travels, and one whose ranks are on no node is refused") {
+  JobPicture view = two_ranks();
+  const auto back = JobPicture::decode(view.encode());
+  REQUIRE(back.ok());
+  CHECK(back.value().nodes[0].name == "node\"1");
+  view.ranks[0].node = 1;
+  CHECK_FALSE(JobPicture::decode(view.encode()).ok());
+  CHECK_FALSE(JobPicture::decode("x").ok());
+}
+
+TEST_CASE("metrics have help, type and escaped labels in either form") {
+  JobSamples samples;
+  samples.take(0, sample_at(1000, 500, 8000));
+  JobPicture view = two_ranks();
+  samples.fill(view, TimePoint());
+  const std::string text = metrics_text(view, MetricsForm::kPrometheus);
+  CHECK(text.find("# HELP hvdrun_rank_cpu_seconds_total ") != std::string::npos);
+  CHECK(text.find("# TYPE hvdrun_rank_cpu_seconds_total counter\n"
+                  "hvdrun_rank_cpu_seconds_total{job=\"c0ffee00\",node=\"node\\\"1\",rank=\"0\"} 0.5\n") !=
+        std::string::npos);
+  CHECK(text.find("hvdrun_ranks{job=\"c0ffee00\",state=\"running\"} 2\n") != std::string::npos);
+  CHECK(text.find("# EOF") == std::string::npos);
+  const std::string open = metrics_text(view, MetricsForm::kOpenMetrics);
+  CHECK(open.find("# TYPE hvdrun_rank_cpu_seconds counter\nhvdrun_rank_cpu_seconds_total{") != std::string::npos);
+  CHECK(open.ends_with("# EOF\n"));
+}
+
+}  // namespace hvd::launch
