@@ -57,6 +57,8 @@ Result<int> plan_on_slurm(const CliOptions& options);
 void write_status(const std::string& file, int code);
 // Runs any other command of the service.
 Result<int> serve(const ServiceOptions& options);
+// Shows a running job until it ends, or once.
+Result<int> show_top(const TopOptions& options);
 // Becomes an agent that joins a running job.
 Result<int> join_job(const JoinOptions& options);
 // Prints where the ranks of a running job are.

@@ -19,7 +19,7 @@ IO = "runtime/io"
 # EDGES says which folder may include which others (its own and the C++ library are always allowed). The most specific
 # key counts.
 EDGES = {
-    "cli": ["cli/options", "launcher/live", "launcher/stacks", "launcher/wire", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
+    "cli": ["cli/options", "launcher/live", "launcher/samples", "launcher/status", "launcher/stacks", "launcher/wire", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
             "launcher/ssh", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/state", "launcher/run", "launcher/steps", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/state", "launcher/process", "runtime/bench", IO, BASE],
@@ -65,7 +65,7 @@ EDGES = {
     # The conversations with the nodes, and which node is reached through which.
     "launcher/sessions": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE],
     # The picture of a running job.
-    "launcher/samples": ["launcher/wire", IO, BASE],
+    "launcher/samples": ["launcher/live", "launcher/wire", IO, BASE],
     # What a job does next.
     "launcher/state": ["launcher/offers", "launcher/transport", "launcher/placement", "launcher/job", "launcher/process", BASE, "runtime/rendezvous"],
     "launcher/run": ["launcher/live", "launcher/samples", "launcher/stacks", "launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
@@ -74,6 +74,7 @@ EDGES = {
     "launcher/check": ["launcher/sessions", "launcher/state", "launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
                        "runtime/rendezvous"],
     "launcher/chart": [],
+    "launcher/status": ["launcher/report", "launcher/samples", BASE],
     "launcher/report": ["launcher/chart", "launcher/check", "launcher/state", "launcher/run", "launcher/transport", "launcher/placement", "launcher/job",
                         "runtime/bench", BASE],
     # A whole job: its steps one after the other, on the hosts that there are, with all ways to reach these.
@@ -120,7 +121,7 @@ SOLE_INCLUDERS = {
     "libssh2": (r"libssh2", ["launcher/ssh/*"]),
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
     "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "launcher/ssh/*", "launcher/transport/agent_push.cpp"]),
-    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/page/job_history.cpp", "launcher/job/*", "launcher/jobfile/*",
+    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/status/*", "launcher/page/job_history.cpp", "launcher/job/*", "launcher/jobfile/*",
                                      "launcher/service/*", "launcher/stacks/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/mpi/*"]),
     "NCCL": (r"nccl", ["runtime/nccl/*"]),

@@ -1,5 +1,7 @@
 #include "cli/options/options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <map>
 
@@ -17,6 +19,7 @@
 #include "cli/options/short_help.h"
 #include "launcher/engines/kubernetes_gang.h"
 #include "launcher/jobfile/schema.h"
+#include "launcher/live/live_folder.h"
 #include "launcher/process/spawn.h"
 
 namespace hvd::cli {
@@ -69,6 +72,7 @@ std::string usage_of(Command command) {
          "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n"
          "       hvdrun submit [-c CLUSTER] [options] -f FILE\n"
          "       hvdrun manifest --image IMAGE --nodes N [options] command [arguments]\n"
+         "       hvdrun top [JOB] [options]\n"
          "       hvdrun join FILE [--slots N]\n       hvdrun stacks [JOB] [--native] [--json]\n       hvdrun help "
          "[TOPIC]\n"
          "       hvdrun and one of: " +
@@ -130,8 +134,8 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& r
 
 // Refuses "hvdrun chek -H node1", which would look for a program chek on all hosts and report that there is none.
 Result<void> check_no_misspelt_command(const std::string& word) {
-  std::vector<std::string> names = {"run",      "plan", "check", "bench",  "submit",
-                                    "manifest", "help", "join",  "stacks", "cluster"};
+  std::vector<std::string> names = {"run",  "plan", "check",  "bench", "submit", "manifest",
+                                    "help", "join", "stacks", "top",   "cluster"};
   for (std::string left = service_commands(); !left.empty();) {
     const std::size_t end = std::min(left.find(", "), left.size());
     names.push_back(left.substr(0, end));
@@ -177,6 +181,41 @@ Result<CliOptions> parse_join(std::vector<std::string> words) {
     return Error(Code::kInvalid, "join: say which job, by the file that its hvdrun --join-file has written");
   }
   HVD_TRY_ASSIGN(options.join.agent_path, agent_path());
+  return options;
+}
+
+// Reads hvdrun top [JOB] [--once] [--json].
+Result<CliOptions> parse_top(std::vector<std::string> words) {
+  constexpr const char* kUsage = "hvdrun top [JOB] [--once] [--json]";
+  CliOptions options;
+  options.command = Command::kTop;
+  TopOptions& top = options.top;
+  CLI::App app(
+      "Shows what the nodes and ranks of a running job of yours use and do, anew every second until the job ends or "
+      "Ctrl-C. Ranks that differ from the others stand out. JOB is its id, the beginning of its id, its name, or "
+      "hvdrun's process number; it is not needed where one job runs.",
+      "hvdrun");
+  app.set_help_flag();
+  bool help = false;
+  app.add_flag("-h,--help", help, "Show this, and end");
+  app.add_option("job", top.job, "The job")->type_name("JOB");
+  app.add_flag("--once", top.once, "Show it once, and end");
+  app.add_flag("--json", top.json, "As JSON, one object a line");
+  words.erase(words.begin());
+  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return Error(Code::kInvalid, std::string(error.what()) + "; as in: " + kUsage);
+  }
+  if (help) {
+    options.command = Command::kHelp;
+    options.help_text = std::string("usage: ") + kUsage + "\n" + app.help();
+    return options;
+  }
+  top.is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  top.color = top.is_terminal && launch::value_in(own_environment(), "NO_COLOR").empty();
+  top.live_dir = launch::LiveFolder::of(own_environment()).path();
   return options;
 }
 
@@ -364,6 +403,9 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   }
   if (!words.empty() && words.front() == "stacks") {
     return parse_stacks(std::move(words));
+  }
+  if (!words.empty() && words.front() == "top") {
+    return parse_top(std::move(words));
   }
   if (const auto command = words.empty() ? kCommands.end() : kCommands.find(words.front());
       command != kCommands.end()) {

@@ -29,13 +29,23 @@ enum class Command : std::uint8_t {
   kSubmit,
   kService,
   kJoin,
-  kStacks
+  kStacks,
+  kTop
 };
 
 struct JoinOptions {
   std::string file;
   int slots = 0;  // 0: one for each GPU, or one
   std::string agent_path;
+};
+
+struct TopOptions {
+  std::string job;  // empty: the only one
+  bool once = false;
+  bool json = false;
+  bool is_terminal = false;
+  bool color = false;
+  std::string live_dir;  // launcher/live/live_folder.h
 };
 
 struct CliOptions {
@@ -58,6 +68,7 @@ struct CliOptions {
   ServiceOptions service;   // kService
   JoinOptions join;         // kJoin
   StacksOptions stacks;     // kStacks
+  TopOptions top;           // kTop
 };
 
 // An error is the user's, with what was expected, or says that the installation is broken. Reads what make_job() reads.

@@ -44,6 +44,7 @@ void JobQuestions::listen() {
                          answer_stacks(caller, question);
                          return {};
                        });
+  status_.emplace(job_.loop, watch_, *server_);
 }
 
 void JobQuestions::answer_stacks(LiveServer::CallerId caller, const StacksQuestion& question) {
@@ -54,6 +55,11 @@ void JobQuestions::answer_stacks(LiveServer::CallerId caller, const StacksQuesti
     server_->send(caller, LiveMessage::kStacks, StacksAnswer{running, stacks}.encode());
     server_->over(caller);
   });
+}
+
+void JobQuestions::stop() {
+  status_.reset();
+  server_.reset();
 }
 
 }  // namespace hvd::launch

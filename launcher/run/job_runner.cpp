@@ -48,7 +48,7 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       start_(parts_, transports, {tree_, hosts_, engine_, deadlines_}),
       ending_(parts_, hosts_, engine_, output_),
       changes_(parts_, hosts_),
-      questions_(parts_, stacks_) {}
+      questions_(parts_, stacks_, watch_) {}
 
 JobRunner::~JobRunner() {
   while (!sessions_.empty()) {

@@ -34,7 +34,7 @@ void JobWatch::release() {
   }
 }
 
-JobPicture JobWatch::view() const {
+JobPicture JobWatch::picture() const {
   JobPicture view = sink_.view();
   samples_.fill(view, loop_.now());
   return view;
@@ -64,7 +64,7 @@ void JobWatch::write() {
   if (!file_) {
     return;
   }
-  const auto written = file_->write(metrics_text(view(), MetricsForm::kPrometheus));
+  const auto written = file_->write(metrics_text(picture(), MetricsForm::kPrometheus));
   if (!written.ok() && !std::exchange(is_troubled_, true)) {
     sink_.on_trouble(written.error());
   }

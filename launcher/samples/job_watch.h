@@ -39,7 +39,7 @@ class JobWatch {
   void want();
   void release();
   // The job as it is now.
-  [[nodiscard]] JobPicture view() const;
+  [[nodiscard]] JobPicture picture() const;
 
   // The agent of this node has started ranks.
   void on_started(int node);

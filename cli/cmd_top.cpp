@@ -1,0 +1,93 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "launcher/live/live_client.h"
+#include "launcher/state/exit_codes.h"
+#include "launcher/status/top_text.h"
+
+namespace hvd::cli {
+namespace {
+
+using launch::JobPicture;
+
+// A job says something every second.
+constexpr auto kAnswerTime = std::chrono::seconds(10);
+constexpr std::size_t kUsualWidth = 120;
+
+// TopScreen draws the rows over those before on a terminal, and one below the other elsewhere.
+class TopScreen {
+ public:
+  explicit TopScreen(const TopOptions& options)
+      : options_(options), is_redrawn_(options.is_terminal && !options.once && !options.json) {}
+
+  void show(const JobPicture& job) {
+    if (options_.json) {
+      std::cout << top_json(job) << "\n" << std::flush;
+      return;
+    }
+    winsize size{};
+    const bool is_known = options_.is_terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    std::vector<std::string> lines =
+        top_lines(job, is_known ? static_cast<std::size_t>(size.ws_col) : kUsualWidth, options_.color);
+    const bool is_cut = is_redrawn_ && is_known && size.ws_row > 2 && lines.size() >= size.ws_row;
+    if (is_cut) {
+      lines.resize(static_cast<std::size_t>(size.ws_row) - 2);
+      lines.emplace_back("...");
+    }
+    std::string text;
+    if (is_redrawn_ && drawn_ > 0) {
+      text = "\x1b[" + std::to_string(drawn_) + "A\r\x1b[J";
+    } else if (!is_redrawn_ && drawn_ > 0) {
+      text = "\n";
+    }
+    for (const std::string& line : lines) {
+      text += line + "\n";
+    }
+    drawn_ = lines.size();
+    std::cout << text << std::flush;
+  }
+
+ private:
+  const TopOptions& options_;
+  const bool is_redrawn_;
+  std::size_t drawn_ = 0;
+};
+
+}  // namespace
+
+Result<int> show_top(const TopOptions& options) {
+  HVD_TRY_ASSIGN(const std::vector<launch::FoundJob> jobs, launch::running_jobs(launch::LiveFolder(options.live_dir)));
+  HVD_TRY_ASSIGN(const launch::FoundJob found, launch::choose_job(jobs, options.job));
+  HVD_TRY_ASSIGN(launch::LiveAnswer answer, launch::LiveAnswer::ask(found.socket, launch::LiveMessage::kAskStatus, ""));
+  TopScreen screen(options);
+  for (bool has_shown = false;; has_shown = true) {
+    auto part = answer.next(Deadline::after(kAnswerTime));
+    if (!part.ok()) {
+      const bool has_ended = part.error().code() == Code::kLostPeer;
+      if (has_ended && has_shown) {
+        std::cerr << "hvdrun: job " << found.job.id << " has ended\n";
+        return 0;
+      }
+      return Error(has_ended ? Code::kNotFound : part.error().code(), "top: " + part.error().message());
+    }
+    if (!part.value()) {
+      return 0;
+    }
+    HVD_TRY_ASSIGN(const JobPicture job, JobPicture::decode(part.value()->body));
+    screen.show(job);
+    if (options.once) {
+      return 0;
+    }
+    if (!std::cout) {
+      return launch::exit_code::kOutputFailed;
+    }
+  }
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,66 @@
+"""hvdrun top: a running job seen from another terminal."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from hvdrun import HVDRUN, ROOT, hvdrun, start
+from lab import wait_until
+from patience import PATIENCE
+
+
+@pytest.fixture
+def live(tmp_path):
+    """An environment whose jobs are seen by nobody else, and see nobody else's."""
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    return {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
+
+
+def status(live, *words):
+    done = hvdrun("top", "--once", "--json", *words, env=live)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def is_seen(live):
+    return hvdrun("top", "--once", env=live).returncode == 0
+
+
+def test_top_shows_what_ranks_use(live, tmp_path):
+    go = tmp_path / "go"
+    job = start("-np", 2, "sh", "-c", f"echo hello; while [ ! -e {go} ]; do sleep 0.1; done", env=live)
+    wait_until(lambda: is_seen(live), "hvdrun top never saw the job")
+    seen = status(live)
+    assert [rank["state"] for rank in seen["ranks"]] == ["running", "running"]
+    assert all(rank["memory_bytes"] > 0 and rank["lines"] == 1 and "libhvd" not in rank for rank in seen["ranks"])
+    assert seen["nodes"][0]["memory_total"] > 0
+    assert status(live, seen["job"])["job"] == status(live, str(job.pid))["job"] == seen["job"]
+    rows = hvdrun("top", "--once", env=live).stdout
+    assert re.search(r"^job [0-9a-f]{8}: 2 ranks on 1 node, for ", rows) and re.search(r"^ *1 +localhost +running", rows, re.M)
+    follower = subprocess.Popen([HVDRUN, "top"], env=live, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert follower.stdout.readline().startswith("job ")
+    go.touch()
+    assert "has ended" in follower.communicate(timeout=PATIENCE)[1] and follower.returncode == 0
+    job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0
+
+
+def test_top_of_no_job_and_of_a_strange_one_is_one_line(live):
+    for words in [(), ("nobody",)]:
+        done = hvdrun("top", *words, env=live)
+        assert done.returncode != 0 and done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1 and "runs on this machine" in done.stderr
+
+
+def test_two_jobs_and_none_named_are_listed(live):
+    jobs = [start("-np", 1, "sleep", 1000, env=live) for _ in range(2)]
+    wait_until(lambda: "2 jobs run; name one of them" in hvdrun("top", "--once", env=live).stderr,
+               "hvdrun top never saw both jobs")
+    for job in jobs:
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=PATIENCE)
