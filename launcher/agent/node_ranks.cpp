@@ -230,16 +230,6 @@ void NodeRanks::on_exited(pid_t pid, ExitStatus status, bool is_stopping) {
   sink_.send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), status, detail}.encode());
 }
 
-std::vector<std::pair<int, pid_t>> NodeRanks::running() const {
-  std::vector<std::pair<int, pid_t>> all;
-  for (const auto& rank : ranks_) {
-    if (!rank->has_exited()) {
-      all.emplace_back(rank->rank(), rank->pid());
-    }
-  }
-  return all;
-}
-
 void NodeRanks::each_finished(const std::function<void(int, bool)>& tell) const {
   for (const auto& rank : ranks_) {
     if (rank->is_finished()) {

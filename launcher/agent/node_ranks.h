@@ -63,8 +63,6 @@ class NodeRanks {
   void on_credit(std::uint64_t bytes);
   // Nobody takes their output any more: it is read and dropped, since a full pipe would keep a rank from ending.
   void drain();
-  // Those whose processes run, with these.
-  [[nodiscard]] std::vector<std::pair<int, pid_t>> running() const;
   [[nodiscard]] InputFeed& input() { return input_; }
 
  private:

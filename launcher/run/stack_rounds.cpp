@@ -11,13 +11,20 @@ namespace hvd::launch {
 namespace {
 
 // Reading one rank takes some tens of milliseconds; a node with many busy ranks takes a second or two.
-constexpr auto kAgentTime = std::chrono::seconds(8);
-constexpr auto kRoundTime = std::chrono::seconds(10);
+constexpr auto kPatience = std::chrono::seconds(20);
+// The end of a job does not wait so long for them.
+constexpr auto kPatienceAtEnd = std::chrono::seconds(5);
+// An answer is on its way for so long at most.
+constexpr auto kTravelTime = std::chrono::seconds(1);
 constexpr const char* kKeptFile = "stacks.txt";
 
 }  // namespace
 
 void StackRounds::ask(bool is_native, Done done) {
+  ask(is_native, kPatience, std::move(done));
+}
+
+void StackRounds::ask(bool is_native, Duration patience, Done done) {
   waiting_.push_back(std::move(done));
   if (waiting_.size() > 1) {
     return;
@@ -26,7 +33,7 @@ void StackRounds::ask(bool is_native, Done done) {
   missing_.clear();
   const StacksRequest request{
       ++number_, is_native,
-      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(kAgentTime).count())};
+      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(patience).count())};
   running_ = 0;
   for (const auto& session : job_.sessions) {
     bool has_running = false;
@@ -43,11 +50,11 @@ void StackRounds::ask(bool is_native, Done done) {
       session->send(AgentMessage::kAskStacks, request.encode());
     }
   }
-  timer_ = job_.loop.after(missing_.empty() ? Duration::zero() : Duration(kRoundTime), [this] { end(); });
+  timer_ = job_.loop.after(missing_.empty() ? Duration::zero() : patience + kTravelTime, [this] { end(); });
 }
 
 void StackRounds::report(const std::string& why, std::function<void()> then) {
-  ask(false, [this, why, then = std::move(then)](const std::vector<RankStacks>& read, int running) {
+  ask(false, kPatienceAtEnd, [this, why, then = std::move(then)](const std::vector<RankStacks>& read, int running) {
     std::vector<RankStack> stacks;
     for (const RankStacks& one : read) {
       stacks.push_back(stack_of(one));

@@ -37,6 +37,7 @@ class StackRounds {
   void stop();
 
  private:
+  void ask(bool is_native, Duration patience, Done done);
   void end();
   void keep(const std::vector<std::string>& lines);
 

@@ -298,7 +298,8 @@ TEST_CASE("--timeout counts from the start of the ranks, stops the job, and has 
   CHECK(job.run() == exit_code::kTimedOut);
   CHECK(job.told("cause: ").find("--timeout") != std::string::npos);
   CHECK(job.time.passed() >= 30s);
-  CHECK(job.time.passed() < 31s);
+  // These agents do not say where their ranks are, for which hvdrun waits.
+  CHECK(job.time.passed() < 40s);
   CHECK(job.node(1).stop().signal == SIGTERM);
 }
 

@@ -16,8 +16,7 @@ TEST_CASE("what a process has started counts for it, and a process that has ende
   if (child == 0) {
     hold.write_end.reset();
     char byte = 0;
-    static_cast<void>(::read(hold.read_end.get(), &byte, 1));
-    ::_exit(0);
+    ::_exit(::read(hold.read_end.get(), &byte, 1) == 0 ? 0 : 1);
   }
   ProcessUsage usage;
   auto measured = usage.measure({self});
