@@ -72,9 +72,8 @@ std::string usage_of(Command command) {
          "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n"
          "       hvdrun submit [-c CLUSTER] [options] -f FILE\n"
          "       hvdrun manifest --image IMAGE --nodes N [options] command [arguments]\n"
-         "       hvdrun top [JOB] [options]\n"
-         "       hvdrun join FILE [--slots N]\n       hvdrun stacks [JOB] [--native] [--json]\n       hvdrun help "
-         "[TOPIC]\n"
+         "       hvdrun top|stacks [JOB] [options]\n"
+         "       hvdrun join FILE [--slots N]\n       hvdrun help [TOPIC]\n"
          "       hvdrun and one of: " +
          service_commands() + " (each with --help)\n";
 }

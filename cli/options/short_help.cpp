@@ -48,8 +48,7 @@ const std::vector<ShortGroup>& first_week() {
         {"--launcher", "mpi: Open MPI's mpirun starts the ranks"}}},
       {"Job files",
        {{"--file", "run the job that FILE describes: job.json of Azure Batch AI, or YAML"},
-        {"--mount", "the nodes' directory for a mount of the job file"},
-        {"--mount-root", "the same for all other mounts: DIR/NAME"}}},
+        {"--mount", "the nodes' directory for a mount of the job file"}}},
       {"More", {{"--check-build", "what this build can do, and what is missing"}, {"--version", "the version"}}},
   };
   return groups;

@@ -71,7 +71,7 @@ def test_a_browser_shows_the_failure_without_scrolling(failed, tmp_path):
 
 def test_the_page_is_there_while_the_job_runs(tmp_path):
     path = tmp_path / "job.html"
-    job = start("-np", 2, "--report", path, "sh", "-c", "echo up; read line", stdin=subprocess.PIPE)
+    job = start("-np", 2, "--report", path, "sh", "-c", "echo up; read line; true", stdin=subprocess.PIPE)
     read_until(job.stdout, "up")
     wait_until(path.exists, "no page")
     assert "Running" in Page(path).text
