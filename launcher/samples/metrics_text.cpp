@@ -4,6 +4,7 @@
 #include <charconv>
 #include <functional>
 #include <optional>
+#include <utility>
 
 namespace hvd::launch {
 namespace {
@@ -37,11 +38,12 @@ class MetricsWriter {
   using OfNode = std::function<std::optional<double>(const NodeShown&)>;
 
   void job(const char* name, const char* help, double value) {
-    head(name, "gauge", help);
+    begin(name, "gauge", help);
     line(name, labels(), value);
   }
+  // A metric of which nothing is known is left out, with its head.
   void ranks(const char* name, const char* type, const char* help, const OfRank& of) {
-    head(name, type, help);
+    begin(name, type, help);
     for (const RankShown& rank : view_.ranks) {
       if (const std::optional<double> value = of(rank)) {
         line(name, rank_labels(rank), *value);
@@ -49,7 +51,7 @@ class MetricsWriter {
     }
   }
   void nodes(const char* name, const char* type, const char* help, const OfNode& of) {
-    head(name, type, help);
+    begin(name, type, help);
     for (const NodeShown& node : view_.nodes) {
       if (const std::optional<double> value = of(node)) {
         line(name, node_labels(node), *value);
@@ -57,7 +59,7 @@ class MetricsWriter {
     }
   }
   void gpus(const char* name, const char* help, const std::function<double(const GpuSample&)>& of) {
-    head(name, "gauge", help);
+    begin(name, "gauge", help);
     for (const NodeShown& node : view_.nodes) {
       for (const GpuSample& gpu : node.gpus) {
         line(name, node_labels(node) + ",gpu=\"" + std::to_string(gpu.index) + "\"", of(gpu));
@@ -66,7 +68,7 @@ class MetricsWriter {
   }
   void states() {
     constexpr const char* kName = "hvdrun_ranks";
-    head(kName, "gauge", "Ranks of the job by their state.");
+    begin(kName, "gauge", "Ranks of the job by their state.");
     for (const char* state : {"pending", "running", "ended", "failed", "lost"}) {
       double count = 0;
       for (const RankShown& rank : view_.ranks) {
@@ -83,14 +85,15 @@ class MetricsWriter {
   }
 
  private:
-  void head(std::string name, const char* type, const char* help) {
+  // Makes the head, which stands before the first line.
+  void begin(std::string name, const char* type, const char* help) {
     if (constexpr std::string_view kTotal = "_total"; form_ == MetricsForm::kOpenMetrics && name.ends_with(kTotal)) {
       name.resize(name.size() - kTotal.size());
     }
-    text_ += "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
+    head_ = "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
   }
   void line(const char* name, const std::string& labels, double value) {
-    text_.append(name).append("{").append(labels).append("} ").append(number_text(value)).append("\n");
+    text_.append(std::exchange(head_, "")).append(name).append("{").append(labels).append("} ").append(number_text(value)).append("\n");
   }
   [[nodiscard]] std::string labels() const { return "job=\"" + escaped(view_.id) + "\""; }
   [[nodiscard]] std::string node_labels(const NodeShown& node) const {
@@ -103,6 +106,7 @@ class MetricsWriter {
 
   const JobPicture& view_;
   const MetricsForm form_;
+  std::string head_;  // of the metric whose lines come next; empty: it is written
   std::string text_;
 };
 

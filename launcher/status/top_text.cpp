@@ -94,6 +94,9 @@ std::vector<std::string> rank_lines(const JobPicture& job, std::size_t width, bo
     columns[7].cells.push_back(cell(has_runtime, doing_text(*rank)));
     columns[8].cells.push_back(cell(true, rank->odd));
   }
+  if (std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankShown& rank) { return rank.used.has_runtime; })) {
+    columns.erase(columns.begin() + 6, columns.begin() + 8);  // no libhvd tells what it does
+  }
   return grid_lines(std::move(columns), width, color);
 }
 
