@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "launcher/samples/metrics_text.h"
+#include "runtime/base/replace_file.h"
 
 namespace hvd::launch {
 
@@ -11,7 +12,7 @@ JobWatch::~JobWatch() {
 }
 
 void JobWatch::keep_in(const std::string& metrics_file) {
-  file_.emplace(metrics_file);
+  file_ = metrics_file;
   want();
   write();
   write_later();
@@ -61,10 +62,11 @@ void JobWatch::write_later() {
 }
 
 void JobWatch::write() {
-  if (!file_) {
+  if (file_.empty()) {
     return;
   }
-  const auto written = file_->write(metrics_text(picture(), MetricsForm::kPrometheus));
+  // The collector of node_exporter reads files of other users, so everybody may read this one.
+  const auto written = replace_file(file_, metrics_text(picture(), MetricsForm::kPrometheus), 0644);
   if (!written.ok() && !std::exchange(is_troubled_, true)) {
     sink_.on_trouble(written.error());
   }

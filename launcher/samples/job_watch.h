@@ -6,13 +6,11 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "launcher/samples/job_samples.h"
-#include "launcher/samples/metrics_file.h"
 #include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
@@ -59,7 +57,7 @@ class JobWatch {
   JobSamples samples_;
   std::set<int> nodes_;  // whose agents have started ranks
   int wanted_ = 0;
-  std::optional<MetricsFile> file_;
+  std::string file_;  // of the metrics; empty: none
   bool is_troubled_ = false;
   TimerId timer_ = 0;
 };

@@ -93,7 +93,13 @@ class MetricsWriter {
     head_ = "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
   }
   void line(const char* name, const std::string& labels, double value) {
-    text_.append(std::exchange(head_, "")).append(name).append("{").append(labels).append("} ").append(number_text(value)).append("\n");
+    text_.append(std::exchange(head_, ""))
+        .append(name)
+        .append("{")
+        .append(labels)
+        .append("} ")
+        .append(number_text(value))
+        .append("\n");
   }
   [[nodiscard]] std::string labels() const { return "job=\"" + escaped(view_.id) + "\""; }
   [[nodiscard]] std::string node_labels(const NodeShown& node) const {
