@@ -169,7 +169,7 @@ GLOBALS = {
     "runtime/execute_device/device_plane.cpp": (2, "what a device still uses may not be destroyed"),
     "runtime/rendezvous/crypto.cpp": (2, "OpenSSL's objects outlive the static objects that use them"),
     "runtime/front/completion_pool.cpp": (1, "frameworks pass no context to what they call"),
-    "runtime/front/tensorflow/call.cpp": (1, "as above"),
+    "runtime/front/watch_of_steps.cpp": (1, "as above"),
     "runtime/front/tensorflow/done_callback.cpp": (2, "as above"),
     "runtime/front/tensorflow/plugin.cpp": (1, "as above"),
     "runtime/front/tensorflow/tf_library.cpp": (1, "as above"),

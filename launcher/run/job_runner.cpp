@@ -14,7 +14,6 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
     : loop_(loop),
       spec_(spec),
       placement_(placement),
-      reporter_(reporter),
       agents_(agents_of(spec, placement)),
       state_(agents_, spec.servers, spec.restart_limit, spec.grace, spec.least_ranks),
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),

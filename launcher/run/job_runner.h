@@ -94,7 +94,6 @@ class JobRunner final {
   EventLoop& loop_;
   const JobSpec& spec_;
   const Placement& placement_;
-  JobReporter& reporter_;
   // loop only
   Placement agents_;  // one node for each session
   JobState state_;

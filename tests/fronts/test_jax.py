@@ -54,6 +54,12 @@ def test_a_failure_that_the_script_handles_is_not_raised_again_at_the_end(ending
     assert "Traceback" not in output and output.count("program that the script started had failed") == 2, output
 
 
+@pytest.mark.parametrize("attempt", range(5))
+def test_ranks_that_disagree_on_many_collectives_of_a_program_do_not_hang(attempt):
+    output = run_ranks(2, HERE / "rank_jax_many_refused.py").check().output
+    assert output.count("handled") == 2 and output.count("sum 2.0") == 2, output
+
+
 def test_a_jax_that_is_too_old_is_refused(tmp_path):
     (tmp_path / "jax.py").write_text('__version__, __version_info__ = "0.4.30", (0, 4, 30)')
     done = subprocess.run([sys.executable, "-c", "import horovod.jax"], env={**os.environ, "PYTHONPATH": str(tmp_path)},

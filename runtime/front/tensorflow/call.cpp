@@ -6,24 +6,15 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/front/tensorflow/step_watch.h"
+#include "runtime/front/step_watch.h"
 
 namespace hvd::front::tf {
 
 namespace {
 
-void leave_the_job(int waiting) {
-  std::fprintf(stderr,
-               "hvd: rank %d leaves the job: its step has failed, and %d collectives of it still wait for ranks whose "
-               "step has failed too; hvd.shutdown() and hvd.init() on all ranks (hvd.elastic.run does) go on\n",
-               hvd_rank(nullptr), waiting);
-  hvd_shutdown();
-}
-
-StepWatch& watch_of_steps() {
-  // It is never destroyed, because a program may exit while TensorFlow still runs.
-  static auto* const watch = new StepWatch(std::chrono::seconds(2), leave_the_job);
-  return *watch;
+// TensorFlow gives a step the number of an earlier one.
+StepWatch& watched_steps() {
+  return watch_of_steps(StepWatch::Numbers::kUsedAgain);
 }
 
 // Iterations of a loop may run at the same time (TensorFlow's usual limit is 10), so each needs a name of its own. The
@@ -225,7 +216,7 @@ void Call::start(std::unique_ptr<Call> call) {
     call->run();
     return;
   }
-  watch_of_steps().begin(call->step_);
+  watched_steps().begin(call->step_);
   call->is_watched_ = true;
   // The callback owns the call from here on. It may have run and deleted it before hvd_on_all_done returns.
   const std::vector<std::int64_t> handles = call->handles_;
@@ -264,7 +255,7 @@ void Call::run() noexcept {
     api.OpKernelContext_Failure(context_, status.get());
   }
   if (is_watched_) {
-    watch_of_steps().end(step_, status_ == HVD_MISMATCH || status_ == HVD_INVALID);
+    watched_steps().end(step_, status_ == HVD_MISMATCH || status_ == HVD_INVALID);
   }
   for (Part& part : parts_) {
     if (part.output != nullptr) {

@@ -28,6 +28,7 @@
 
 #include "hvd/hvd.h"
 #include "runtime/front/completion_pool.h"
+#include "runtime/front/step_watch.h"
 #include "runtime/front/xla/call.h"
 #include "runtime/front/xla/ffi_abi.h"
 
@@ -153,6 +154,45 @@ std::optional<Failure> check_device(const Frame& frame, const Call& call) {
                      "' is called on several devices of this process (by pmap, shard_map or a sharded jit); a rank "
                      "has one device here: run more ranks instead, and reduce over the devices of one by JAX"};
 }
+
+// InStep is one call's part in a run of a program, for the watch over runs that have failed (front/step_watch.h).
+class InStep {
+ public:
+  explicit InStep(const Frame& frame) : run_(run_of(frame)) {
+    if (run_) {
+      watch().begin(*run_);
+    }
+  }
+  ~InStep() { end(std::nullopt); }
+  InStep(InStep&& other) noexcept : run_(std::exchange(other.run_, std::nullopt)) {}
+  InStep& operator=(InStep&&) = delete;
+  InStep(const InStep&) = delete;
+  InStep& operator=(const InStep&) = delete;
+
+  // The call has ended, with this failure.
+  void end(const std::optional<Failure>& failure) {
+    if (run_) {
+      watch().end(*run_, failure && (failure->code == kInvalidArgument || failure->code == kFailedPrecondition));
+      run_.reset();
+    }
+  }
+
+ private:
+  static front::StepWatch& watch() { return front::watch_of_steps(front::StepWatch::Numbers::kUnique); }
+  // nullopt: this XLA does not number its runs.
+  static std::optional<std::int64_t> run_of(const Frame& frame) {
+    if (frame.api->version.minor < 2) {
+      return std::nullopt;
+    }
+    auto args = arguments<RunIdGet>();
+    args.context = frame.context;
+    XlaError* error = frame.api->run_id_get(&args);
+    destroy(*frame.api, error);
+    return error == nullptr ? std::optional(args.run_id) : std::nullopt;
+  }
+
+  std::optional<std::int64_t> run_;  // nullopt: not watched, or no longer
+};
 
 // Turn is one call's place in that queue, until it ends.
 class Turn {
@@ -291,8 +331,12 @@ void settle(const Api& api, Future* future, const std::optional<Failure>& failur
 // Ending completes a call that has been started and for which XLA has a future.
 class Ending final : public front::Job {
  public:
-  Ending(const Api& api, Future* future, Operations operations, Turn turn)
-      : api_(api), future_(future), operations_(std::move(operations)), turn_(std::move(turn)) {}
+  Ending(const Api& api, Future* future, Operations operations, Turn turn, InStep step)
+      : api_(api),
+        future_(future),
+        operations_(std::move(operations)),
+        turn_(std::move(turn)),
+        step_(std::move(step)) {}
 
   Operations& operations() { return operations_; }
 
@@ -311,6 +355,7 @@ class Ending final : public front::Job {
   void run() noexcept override {
     const auto& failure = operations_.finish(is_well_);
     turn_.end();  // before settle(), which may continue the program in this thread
+    step_.end(failure);
     settle(api_, future_, failure);
   }
 
@@ -319,14 +364,15 @@ class Ending final : public front::Job {
   Future* const future_;
   Operations operations_;
   Turn turn_;
+  InStep step_;
   bool is_well_ = false;
 };
 
 // Late does a whole call when its turn has come.
 class Late final : public front::Job {
  public:
-  Late(const Api& api, Future* future, Call call, Turn turn)
-      : api_(api), future_(future), call_(std::move(call)), turn_(std::move(turn)) {}
+  Late(const Api& api, Future* future, Call call, Turn turn, InStep step)
+      : api_(api), future_(future), call_(std::move(call)), turn_(std::move(turn)), step_(std::move(step)) {}
 
   void run() noexcept override {
     turn_.await();
@@ -334,6 +380,7 @@ class Late final : public front::Job {
     operations.start(call_);
     const auto& failure = operations.finish(false);
     turn_.end();
+    step_.end(failure);
     settle(api_, future_, failure);
   }
 
@@ -342,6 +389,7 @@ class Late final : public front::Job {
   Future* const future_;
   const Call call_;
   Turn turn_;
+  InStep step_;
 };
 
 // At registration, XLA asks which version we use. The answer is the lower of its own and the newest that we know.
@@ -377,12 +425,14 @@ XlaError* handle(Frame& frame) {
   if (const auto failure = check_device(frame, call)) {
     return make_error(api, *failure);
   }
+  InStep step(frame);
   Turn turn(call);
   Operations operations;
   if (turn.has_come()) {
     operations.start(call);
     if (operations.end_soon(call.bytes)) {
       const auto& failure = operations.finish(false);
+      step.end(failure);
       return failure ? make_error(api, *failure) : nullptr;
     }
   }
@@ -393,12 +443,13 @@ XlaError* handle(Frame& frame) {
   }
   Future* const future = created.future;
   if (!turn.has_come()) {
-    auto late = std::make_unique<Late>(api, future, std::move(call), std::move(turn));
+    auto late = std::make_unique<Late>(api, future, std::move(call), std::move(turn), std::move(step));
     frame.future = future;
     front::CompletionPool::shared().post(std::move(late));
     return nullptr;
   }
-  Ending* const ending = std::make_unique<Ending>(api, future, std::move(operations), std::move(turn)).release();
+  Ending* const ending =
+      std::make_unique<Ending>(api, future, std::move(operations), std::move(turn), std::move(step)).release();
   frame.future = future;
   if (!ending->operations().tell(&Ending::on_done, ending)) {
     front::CompletionPool::shared().post(std::unique_ptr<front::Job>(ending));  // its run() waits for the operations

@@ -184,6 +184,14 @@ struct DeviceOrdinalGet {
   std::byte reserved[64];
 };
 
+struct RunIdGet {
+  std::size_t size;
+  Extension* extension;
+  Context* context;
+  std::int64_t run_id;  // out
+  std::byte reserved[64];
+};
+
 struct HandlerRegister {
   std::size_t size;
   Extension* extension;
@@ -218,7 +226,7 @@ struct Api {
   XlaError* (*future_create)(FutureCreate*);
   XlaError* (*future_set_available)(FutureSetAvailable*);
   XlaError* (*future_set_error)(FutureSetError*);
-  void* run_id_get;
+  XlaError* (*run_id_get)(RunIdGet*);                  // likewise
   XlaError* (*device_ordinal_get)(DeviceOrdinalGet*);  // always there since version 0.2
 };
 

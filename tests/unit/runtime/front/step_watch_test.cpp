@@ -1,4 +1,4 @@
-#include "runtime/front/tensorflow/step_watch.h"
+#include "runtime/front/step_watch.h"
 
 #include <condition_variable>
 #include <mutex>
@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-using hvd::front::tf::StepWatch;
+using hvd::front::StepWatch;
 
 namespace {
 
@@ -24,8 +24,14 @@ struct Told {
 };
 
 struct Watched {
+  explicit Watched(StepWatch::Numbers which = StepWatch::Numbers::kUsedAgain,
+                   std::chrono::milliseconds waits = std::chrono::milliseconds(1))
+      : numbers(which), patience(waits) {}
+
+  const StepWatch::Numbers numbers;
+  const std::chrono::milliseconds patience;
   Told& told = *new Told;
-  StepWatch& watch = *new StepWatch(std::chrono::milliseconds(1), [&told = told](int count) {
+  StepWatch& watch = *new StepWatch(patience, numbers, [&told = told](int count) {
     const std::lock_guard lock(told.mu);
     told.counts.push_back(count);
     told.more.notify_all();
@@ -58,4 +64,12 @@ TEST_CASE("a step that has failed and ended says nothing of a later one with its
   here.watch.begin(8);
   here.watch.end(8, true);
   CHECK(here.told.wait_for(1) == std::vector<int>{2});
+}
+
+TEST_CASE("a collective that a failed step starts later is waited for no longer than the others") {
+  Watched here(StepWatch::Numbers::kUnique, std::chrono::seconds(1));  // the next call comes in this time
+  here.watch.begin(7);
+  here.watch.end(7, true);
+  here.watch.begin(7);
+  CHECK(here.told.wait_for(1) == std::vector<int>{1});
 }

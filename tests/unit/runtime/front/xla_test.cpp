@@ -59,6 +59,10 @@ const Api& stand_in() {
       g_registered.execute = args->execute;
       return nullptr;
     };
+    made.run_id_get = [](RunIdGet* args) -> XlaError* {
+      args->run_id = 17;
+      return nullptr;
+    };
     made.device_ordinal_get = [](DeviceOrdinalGet* args) -> XlaError* {
       args->ordinal = g_device;
       return nullptr;

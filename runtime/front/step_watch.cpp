@@ -1,9 +1,9 @@
-#include "runtime/front/tensorflow/step_watch.h"
+#include "runtime/front/step_watch.h"
 
 #include <algorithm>
 #include <thread>
 
-namespace hvd::front::tf {
+namespace hvd::front {
 
 void StepWatch::begin(std::int64_t step) {
   const std::lock_guard lock(mu_);
@@ -16,11 +16,15 @@ void StepWatch::end(std::int64_t step, bool is_refused) {
   if (found == pending_.end()) {
     return;
   }
-  if (--found->second == 0) {
+  const bool is_last = --found->second == 0;
+  if (is_last) {
     pending_.erase(found);
-    failed_.erase(step);  // a later step may have the same number
+  }
+  if (is_last && numbers_ == Numbers::kUsedAgain) {
+    failed_.erase(step);
     return;
   }
+  // The step may have others that are about to be started.
   if (!is_refused || !failed_.emplace(step, Clock::now() + patience_).second) {
     return;
   }
@@ -56,4 +60,4 @@ void StepWatch::watch() {
   }
 }
 
-}  // namespace hvd::front::tf
+}  // namespace hvd::front

@@ -1,4 +1,4 @@
-// StepWatch ends the job when one collective of a graph has failed and others of the same step would wait for ever.
+// StepWatch ends the job when one collective of a compiled step has failed and others of that step would wait for ever.
 #pragma once
 
 #include <chrono>
@@ -8,9 +8,9 @@
 #include <map>
 #include <mutex>
 
-namespace hvd::front::tf {
+namespace hvd::front {
 
-// When ranks disagree on one collective of a graph, each rank's TensorFlow starts no further ones, but waits for those
+// When ranks disagree on one collective of a step, each rank's framework starts no further ones, but waits for those
 // that it has started. Another rank may not have started the same ones, and never will, so each would wait for ever.
 // Therefore a rank leaves the job if its step has failed and other collectives of that step still wait some seconds
 // later. Then all ranks end with an error, and can join again.
@@ -22,8 +22,11 @@ class StepWatch {
 
   // `patience`: how long the other collectives of a failed step may still wait. `leave` is called once for each step
   // that takes longer, from the watch's own thread, with the number of its collectives. The object lives as long as the
-  // process, because that thread never ends.
-  StepWatch(Clock::duration patience, std::function<void(int)> leave) : patience_(patience), leave_(std::move(leave)) {}
+  // process, because that thread never ends. `numbers`: whether another step may soon have the number of one that
+  // failed.
+  enum class Numbers : std::uint8_t { kUnique, kUsedAgain };
+  StepWatch(Clock::duration patience, Numbers numbers, std::function<void(int)> leave)
+      : patience_(patience), numbers_(numbers), leave_(std::move(leave)) {}
 
   // Notes that a collective of this step was started, or has ended. `is_refused`: it failed in a way that does not end
   // the job.
@@ -35,6 +38,7 @@ class StepWatch {
 
   // constant after construction
   const Clock::duration patience_;
+  const Numbers numbers_;
   const std::function<void(int)> leave_;
   std::mutex mu_;
   std::condition_variable has_failed_;
@@ -44,4 +48,7 @@ class StepWatch {
   bool is_watching_ = false;
 };
 
-}  // namespace hvd::front::tf
+// Returns the watch of this process's steps, which leaves libhvd's job, and says so on standard error.
+StepWatch& watch_of_steps(StepWatch::Numbers numbers);
+
+}  // namespace hvd::front
