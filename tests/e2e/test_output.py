@@ -42,7 +42,8 @@ def test_a_job_ends_though_its_reader_takes_nothing_and_standard_error_has_the_l
         err.seek(0)
         said = err.read().splitlines()
     job.stdout.close()
-    assert said[0] == "hvdrun: the job has run for as long as --timeout allows"
+    assert said[0] == "hvdrun: --timeout: stacks of 2 running ranks"
+    assert "hvdrun: the job has run for as long as --timeout allows" in said
     assert re.fullmatch(r"hvdrun: \d+ bytes of what the ranks printed were not written: who reads them takes nothing", said[-2]), said
     assert "hvdrun: job failed after" in said[-1]
     assert wait_until_gone(marker) == {}

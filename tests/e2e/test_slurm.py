@@ -58,7 +58,10 @@ def test_the_job_s_nodes_are_used_without_a_word_from_the_user(job):
 def test_slots_are_slurm_s_or_spread(job, salloc, words, placed):
     done = job(salloc, "--no-tags", *words, "sh", "-c", "echo $RANK $HOROVOD_HOSTNAME")
     assert done.returncode == 0, done.stderr
-    assert " ".join(line.split()[1] for line in sorted(done.stdout.splitlines())) == placed
+    hosts = [line.split()[1] for line in sorted(done.stdout.splitlines())]
+    # Slurm may still be clearing n1 and n2 up after the job before, and then gives others.
+    known = {host: f"n{number}" for number, host in enumerate(sorted(set(hosts)), 1)}
+    assert " ".join(known[host] for host in hosts) == placed
 
 
 def test_ranks_see_the_job_but_no_seat_of_slurm_s(job):
