@@ -17,8 +17,8 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMostEvents = 500;
 // Numbers beyond these come from no job, and would fill the memory.
-constexpr long long kMostNodes = 1LL << 17;
-constexpr long long kMostRanks = 1LL << 20;
+constexpr long long kLastNode = 1LL << 17;
+constexpr long long kLastRank = 1LL << 20;
 
 std::string text_in(const Json& json, const char* key) {
   const auto found = json.find(key);
@@ -144,7 +144,7 @@ void JobHistory::begin(const Event& event) {
     }
     node->transport = text_in(each, "transport");
     for (const std::string& rank : texts_in(each, "ranks")) {
-      const auto number = parse_number<long long>(rank, 0, kMostRanks);
+      const auto number = parse_number<long long>(rank, 0, kLastRank);
       Json of_rank = each;
       of_rank["rank"] = number.value_or(-1);
       rank_of({"", event.at, std::move(of_rank)});
@@ -154,7 +154,7 @@ void JobHistory::begin(const Event& event) {
 
 HistoryNode* JobHistory::node_of(const Event& event) {
   const long long number = number_in(event.json, "node", -1);
-  if (number < 0 || number > kMostNodes) {
+  if (number < 0 || number > kLastNode) {
     return nullptr;
   }
   const auto index = static_cast<std::size_t>(number);
@@ -169,7 +169,7 @@ HistoryNode* JobHistory::node_of(const Event& event) {
 
 HistoryRank* JobHistory::rank_of(const Event& event) {
   const long long number = number_in(event.json, "rank", -1);
-  if (number < 0 || number > kMostRanks) {
+  if (number < 0 || number > kLastRank) {
     return nullptr;
   }
   const auto index = static_cast<std::size_t>(number);
@@ -259,7 +259,7 @@ void JobHistory::take_failure(const Event& event) {
   failure.at = event.at;
   failure.causes = texts_in(event.json, "causes");
   failure.exit_code = static_cast<int>(number_in(event.json, "exit_code"));
-  failure.rank = static_cast<int>(std::clamp<long long>(number_in(event.json, "rank", -1), -1, kMostRanks));
+  failure.rank = static_cast<int>(std::clamp<long long>(number_in(event.json, "rank", -1), -1, kLastRank));
   failure.host = text_in(event.json, "host");
   failure.exception = text_in(event.json, "exception");
   failure.frame = text_in(event.json, "frame");
