@@ -7,9 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/options/job_settings.h"
-#include "cli/service_place.h"
-#include "launcher/live/live_client.h"
+#include "cli/live_jobs.h"
 #include "launcher/stacks/rank_stack.h"
 #include "launcher/stacks/stack_tree.h"
 
@@ -20,29 +18,6 @@ using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file
 
 // Longer than hvdrun waits for its agents.
 constexpr auto kPatience = std::chrono::seconds(30);
-
-bool is_number(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-}
-
-// A submitted job is also known by its number, which only its record has.
-std::string uuid_of_number(const std::string& reference) {
-  if (!is_number(reference)) {
-    return "";
-  }
-  auto place = ServicePlace::open();
-  const auto job = place.ok() ? place.value().job(reference) : Result<JobRecord>(place.error());
-  return job.ok() ? job.value().uuid : "";
-}
-
-Result<FoundJob> find_job(const std::string& reference) {
-  HVD_TRY_ASSIGN(const std::vector<FoundJob> jobs, running_jobs(LiveFolder::of(own_environment())));
-  const std::string uuid = uuid_of_number(reference);
-  const bool is_submitted = !uuid.empty() && std::any_of(jobs.begin(), jobs.end(), [&uuid](const FoundJob& found) {
-    return found.job.uuid == uuid;
-  });
-  return choose_job(jobs, is_submitted ? uuid : reference);
-}
 
 std::string json_of(const std::vector<RankStack>& stacks) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
@@ -59,7 +34,7 @@ std::string json_of(const std::vector<RankStack>& stacks) {
 }  // namespace
 
 Result<int> show_stacks(const StacksOptions& options) {
-  HVD_TRY_ASSIGN(const FoundJob found, find_job(options.job));
+  HVD_TRY_ASSIGN(const FoundJob found, find_running_job(options.job));
   HVD_TRY_ASSIGN(LiveAnswer asked,
                  LiveAnswer::ask(found.socket, LiveMessage::kAskStacks, StacksQuestion{options.native}.encode()));
   HVD_TRY_ASSIGN(const std::optional<Frame> frame, asked.next(Deadline::after(kPatience)));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "launcher/live/live_client.h"
+#include "cli/live_jobs.h"
 #include "launcher/state/exit_codes.h"
 #include "launcher/status/top_text.h"
 
@@ -62,8 +62,7 @@ class TopScreen {
 }  // namespace
 
 Result<int> show_top(const TopOptions& options) {
-  HVD_TRY_ASSIGN(const std::vector<launch::FoundJob> jobs, launch::running_jobs(launch::LiveFolder(options.live_dir)));
-  HVD_TRY_ASSIGN(const launch::FoundJob found, launch::choose_job(jobs, options.job));
+  HVD_TRY_ASSIGN(const launch::FoundJob found, find_running_job(options.job));
   HVD_TRY_ASSIGN(launch::LiveAnswer answer, launch::LiveAnswer::ask(found.socket, launch::LiveMessage::kAskStatus, ""));
   TopScreen screen(options);
   for (bool has_shown = false;; has_shown = true) {

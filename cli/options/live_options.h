@@ -17,5 +17,7 @@ struct StacksOptions {
 struct CliOptions;
 // Reads hvdrun stacks [JOB] [--native] [--json].
 Result<CliOptions> parse_stacks(std::vector<std::string> words);
+// Reads hvdrun top [JOB] [--once] [--json].
+Result<CliOptions> parse_top(std::vector<std::string> words);
 
 }  // namespace hvd::cli

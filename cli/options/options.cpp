@@ -183,41 +183,6 @@ Result<CliOptions> parse_join(std::vector<std::string> words) {
   return options;
 }
 
-// Reads hvdrun top [JOB] [--once] [--json].
-Result<CliOptions> parse_top(std::vector<std::string> words) {
-  constexpr const char* kUsage = "hvdrun top [JOB] [--once] [--json]";
-  CliOptions options;
-  options.command = Command::kTop;
-  TopOptions& top = options.top;
-  CLI::App app(
-      "Shows what the nodes and ranks of a running job of yours use and do, anew every second until the job ends or "
-      "Ctrl-C. Ranks that differ from the others stand out. JOB is its id, the beginning of its id, its name, or "
-      "hvdrun's process number; it is not needed where one job runs.",
-      "hvdrun");
-  app.set_help_flag();
-  bool help = false;
-  app.add_flag("-h,--help", help, "Show this, and end");
-  app.add_option("job", top.job, "The job")->type_name("JOB");
-  app.add_flag("--once", top.once, "Show it once, and end");
-  app.add_flag("--json", top.json, "As JSON, one object a line");
-  words.erase(words.begin());
-  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
-  try {
-    app.parse(words);
-  } catch (const CLI::ParseError& error) {
-    return Error(Code::kInvalid, std::string(error.what()) + "; as in: " + kUsage);
-  }
-  if (help) {
-    options.command = Command::kHelp;
-    options.help_text = std::string("usage: ") + kUsage + "\n" + app.help();
-    return options;
-  }
-  top.is_terminal = ::isatty(STDOUT_FILENO) == 1;
-  top.color = top.is_terminal && launch::value_in(own_environment(), "NO_COLOR").empty();
-  top.live_dir = launch::LiveFolder::of(own_environment()).path();
-  return options;
-}
-
 // Reads hvdrun help [TOPIC].
 Result<CliOptions> parse_help(const std::vector<std::string>& words) {
   if (words.size() > 2) {

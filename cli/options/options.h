@@ -45,7 +45,6 @@ struct TopOptions {
   bool json = false;
   bool is_terminal = false;
   bool color = false;
-  std::string live_dir;  // launcher/live/live_folder.h
 };
 
 struct CliOptions {

@@ -1,4 +1,4 @@
-// What a running hvdrun and another command of the same user say to each other over a unix socket: frames
+// A running hvdrun and another command of the same user say this to each other over a unix socket: frames
 // (base/frame.h) of the types below. One caller asks one question on one connection.
 //
 // The answer to a question is one message or a stream of several, and then kOver. A question that cannot be answered
@@ -35,7 +35,7 @@ enum class LiveMessage : std::uint16_t {
   kStatus = 22,  // one state of the job
 };
 
-// What a running job says of itself.
+// LiveJob is what a running job says of itself.
 struct LiveJob {
   std::string id;    // as hvdrun made it: eight hexadecimal digits
   std::string name;  // of a job that was given one; else empty

@@ -57,7 +57,7 @@ struct HistoryFailure {
   std::string kept_in;
 };
 
-// What happened, in words.
+// One thing that happened is told in words.
 struct HistoryEvent {
   enum class Tone : std::uint8_t { kPlain, kWarning, kBad };
 

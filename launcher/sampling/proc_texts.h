@@ -11,7 +11,7 @@
 
 namespace hvd::launch {
 
-// Of /proc/PID/stat.
+// The kernel tells these in /proc/PID/stat.
 struct ProcessStat {
   std::int32_t parent = 0;
   char state = '?';
@@ -23,7 +23,7 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text);
 // The ticks in which any processor had work, of the first line of /proc/stat.
 std::optional<std::uint64_t> parse_busy_ticks(std::string_view text);
 
-// Of /proc/meminfo, in bytes.
+// The kernel tells these in /proc/meminfo; here they are bytes.
 struct NodeMemory {
   std::uint64_t total = 0;
   std::uint64_t free = 0;  // what programs could have

@@ -54,7 +54,7 @@ class SessionSink {
   virtual Result<void> on_relay(int node, const Frame& frame) = 0;
   // The node's ranks are stopped until Continue is sent.
   virtual void on_suspended(int /*node*/) {}
-  // What the node's ranks use and do, once the session was told to watch them.
+  // The agent tells what its node's ranks use and do, once it was asked to watch them.
   virtual void on_sample(int /*node*/, const SampleMessage& /*sample*/) {}
   virtual void on_done(int node) = 0;
   // An agent answered a question of `hvdrun check` (launcher/wire/check_messages.h), or one about stacks

@@ -11,7 +11,7 @@ class JobEnd {
  public:
   explicit JobEnd(RunningJob& job) : job_(job) {}
 
-  // What ends a job from outside its ranks.
+  // These end a job from outside its ranks.
   JobActions handle(const Interrupted& event);
   JobActions handle(const OutputFailed& event);
   JobActions handle(const FilesFailed& event);

@@ -1,4 +1,4 @@
-// What an agent tells while somebody watches the job (hvdrun top, --metrics): bodies of the messages kWatch and kSample
+// An agent tells this while somebody watches the job (hvdrun top, --metrics): bodies of the messages kWatch and kSample
 // of messages.h. Counts grow from the beginning of a process, so that a lost moment loses nothing; rates are made where
 // two samples meet (launcher/samples). Every decoder is total. Value types.
 #pragma once

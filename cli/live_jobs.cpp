@@ -1,0 +1,39 @@
+#include "cli/live_jobs.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cli/options/job_settings.h"
+#include "cli/service_place.h"
+
+namespace hvd::cli {
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// A submitted job is also known by its number, which only its record has.
+std::string uuid_of_number(const std::string& reference) {
+  if (!is_number(reference)) {
+    return "";
+  }
+  auto place = ServicePlace::open();
+  const auto job = place.ok() ? place.value().job(reference) : Result<JobRecord>(place.error());
+  return job.ok() ? job.value().uuid : "";
+}
+
+}  // namespace
+
+Result<FoundJob> find_running_job(const std::string& reference) {
+  HVD_TRY_ASSIGN(const std::vector<FoundJob> jobs, running_jobs(LiveFolder::of(own_environment())));
+  const std::string uuid = uuid_of_number(reference);
+  const bool is_submitted = !uuid.empty() && std::any_of(jobs.begin(), jobs.end(), [&uuid](const FoundJob& found) {
+    return found.job.uuid == uuid;
+  });
+  return choose_job(jobs, is_submitted ? uuid : reference);
+}
+
+}  // namespace hvd::cli
