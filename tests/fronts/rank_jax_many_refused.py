@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 sys.modules["tensorflow"] = None
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -20,3 +21,13 @@ except jax.errors.JaxRuntimeError as error:
 hvd.shutdown()
 hvd.init()
 print("sum", float(jax.jit(lambda v: hvd.allreduce(v, op=hvd.Sum, name="again"))(jnp.ones(()))))
+
+# A run that was refused is not held against the next one, which may take as long as it likes.
+single = jax.jit(lambda v: hvd.allreduce(v, op=hvd.Sum, name="single"))
+try:
+    jax.block_until_ready(single(jnp.ones(1 + hvd.rank())))
+except jax.errors.JaxRuntimeError as error:
+    print("handled", error)
+if hvd.rank() == 1:
+    time.sleep(3)
+print("late sum", float(single(jnp.ones(()))))

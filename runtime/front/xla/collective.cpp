@@ -179,7 +179,8 @@ class InStep {
 
  private:
   static front::StepWatch& watch() { return front::watch_of_steps(front::StepWatch::Numbers::kUnique); }
-  // nullopt: this XLA does not number its runs.
+  // nullopt: runs are not numbered here. Older XLA does not know numbers. TensorFlow gives all runs number 0, but needs
+  // no watch: its programs have one order of collectives, so a run that has failed has no others in progress.
   static std::optional<std::int64_t> run_of(const Frame& frame) {
     if (frame.api->version.minor < 2) {
       return std::nullopt;
@@ -188,7 +189,7 @@ class InStep {
     args.context = frame.context;
     XlaError* error = frame.api->run_id_get(&args);
     destroy(*frame.api, error);
-    return error == nullptr ? std::optional(args.run_id) : std::nullopt;
+    return error == nullptr && args.run_id != 0 ? std::optional(args.run_id) : std::nullopt;
   }
 
   std::optional<std::int64_t> run_;  // nullopt: not watched, or no longer
