@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "launcher/process/descendants.h"
+#include "launcher/process/own_process.h"
 #include "launcher/survey/node_gpus.h"
 #include "launcher/survey/own_cores.h"
 #include "launcher/survey/own_networks.h"
@@ -110,6 +111,7 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   ready.near = std::move(gpus.near);
   ready.seat = options_.seat;
   ready.machine = own_machine();
+  ready.processor = own_processor();
   if (options_.joins) {
     ready.slots = options_.slots > 0 ? options_.slots : std::max(1, static_cast<int>(ready.gpus.size()));
   }

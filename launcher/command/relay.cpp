@@ -4,6 +4,12 @@
 
 namespace hvd::launch {
 
+namespace {
+
+constexpr std::size_t kPushBytes = 64 * 1024;  // of one message
+
+}  // namespace
+
 class RelayedProcess final : public ByteProcess {
  public:
   RelayedProcess(Relay& relay, std::uint32_t number, Handlers handlers)
@@ -19,8 +25,15 @@ class RelayedProcess final : public ByteProcess {
   RelayedProcess& operator=(const RelayedProcess&) = delete;
 
   void write(std::string bytes) override { send(AgentMessage::kRelayInput, bytes); }
-  // The relaying agent is the same executable, so it sends its own.
-  void push(const AgentImage&) override { send(AgentMessage::kRelayImage); }
+  // The relaying agent sends its own executable where that is the image.
+  void push(const AgentImage& image) override {
+    if (image.machine == relay_.processor_) {
+      return send(AgentMessage::kRelayImage);
+    }
+    for (std::size_t at = 0; at < image.bytes.size(); at += kPushBytes) {
+      send(AgentMessage::kRelayInput, std::string_view(image.bytes).substr(at, kPushBytes));
+    }
+  }
   void close_input() override { send(AgentMessage::kRelayInputEnd); }
   void set_patience(Duration patience) override { patience_ = patience; }
 

@@ -41,6 +41,8 @@ class Relay {
 
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] const std::string& host() const { return host_; }
+  // Says on which processor the node's agent runs. A node behind it with another one is sent the launcher's image.
+  void set_processor(std::string processor) { processor_ = std::move(processor); }
   // Watchers are called from the loop. When the node is not up any more, the end of every process is reported too.
   void change(State state);
   Ticket watch(std::function<void()> on_change);
@@ -64,6 +66,7 @@ class Relay {
   const Send send_;
   // loop only
   State state_ = State::kComing;
+  std::string processor_;
   std::map<std::uint32_t, RelayedProcess*> processes_;  // not owned
   std::uint32_t next_number_ = 1;
   std::map<Ticket, std::function<void()>> watchers_;

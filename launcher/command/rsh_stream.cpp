@@ -73,9 +73,9 @@ void RshConversation::on_named() {
 void RshConversation::run() {
   const auto self = shared_from_this();
   stage_ = Stage::kStarting;
-  const Result<AgentImage>& image = shared_->agent_image();
-  if (!image.ok()) {
-    return finish(image.error().with_context(command_.host));
+  const Result<AgentImages>& images = shared_->agent_images();
+  if (!images.ok()) {
+    return finish(images.error().with_context(command_.host));
   }
   const Duration limit = shared_->settings.answer_time;
   arm(limit, "gave no answer within " + duration_text(limit) + "; try it by hand");
@@ -87,13 +87,13 @@ void RshConversation::try_again() {
   const auto self = shared_from_this();
   backoff_ = 0;
   errors_.forget();
-  if (const Result<void> started = start_process(shared_->agent_image().value()); !started.ok()) {
+  if (const Result<void> started = start_process(shared_->agent_images().value()); !started.ok()) {
     finish(Error(Code::kUnreachable,
                  command_.host + ": " + command_.label + ": " + started.error().message() + command_.afterword));
   }
 }
 
-Result<void> RshConversation::start_process(const AgentImage& image) {
+Result<void> RshConversation::start_process(const AgentImages& images) {
   std::vector<std::string> argv = command_.argv;
   argv.emplace_back("sh");
   ByteProcess::Handlers handlers;
@@ -111,7 +111,7 @@ Result<void> RshConversation::start_process(const AgentImage& image) {
     HVD_TRY_ASSIGN(process_, RshProcess::start(shared_->loop, shared_->ladder, argv, shared_->settings.environment,
                                                shared_->settings.open_files, std::move(handlers)));
   }
-  process_->write(agent_start_line(image));
+  process_->write(agent_start_line(images));
   return {};
 }
 
@@ -154,15 +154,18 @@ void RshConversation::on_greeting() {
       case AgentGreeting::Event::kNone:
         return;
       case AgentGreeting::Event::kNeed: {
-        const AgentImage& image = shared_->agent_image().value();
+        const AgentImage* image = shared_->agent_images().value().find(greeting_.wanted());
+        if (image == nullptr) {
+          return finish(start_error("asked for an agent for '" + greeting_.wanted() + "', which was not offered"));
+        }
         release_slot();
-        sink_.on_progress("pushing the agent (" + megabytes(image.bytes.size()) + ")");
+        sink_.on_progress("pushing the agent (" + megabytes(image->bytes.size()) + ")");
         if (stage_ == Stage::kOver) {
           return;
         }
         arm(kPushPatience, "took no byte of the agent for " + duration_text(kPushPatience));
         is_pushing_ = true;
-        process_->push(image);
+        process_->push(*image);
         break;
       }
       case AgentGreeting::Event::kFailed:

@@ -33,7 +33,7 @@
 namespace hvd::launch {
 
 struct RshSettings {
-  std::string agent_path;                // the static agent executable on this machine
+  std::string agent_path;                // of load_agent_images()
   std::vector<std::string> environment;  // for the command; its PATH is where the command is looked for
   std::uint64_t open_files = 0;          // likewise (SpawnOptions)
   // This limits the time from starting the command until the shell behind it answers. It is generous: a ~/.bashrc that
@@ -53,12 +53,12 @@ struct RshShared {
         resolver(loop_in, settings.look_up),
         ladder(loop_in) {}
 
-  // The image is read at the first use and kept, so that every node gets the same bytes.
-  const Result<AgentImage>& agent_image() {
-    if (!image) {
-      image.emplace(load_agent_image(settings.agent_path));
+  // The images are read at the first use and kept, so that every node gets the same bytes.
+  const Result<AgentImages>& agent_images() {
+    if (!images) {
+      images.emplace(load_agent_images(settings.agent_path));
     }
-    return *image;
+    return *images;
   }
 
   // constant after construction
@@ -69,7 +69,7 @@ struct RshShared {
   HandshakeSlots slots;
   Resolver resolver;
   StopLadder ladder;
-  std::optional<Result<AgentImage>> image;
+  std::optional<Result<AgentImages>> images;
   std::minstd_rand jitter{std::random_device{}()};
 };
 
@@ -104,7 +104,7 @@ class RshConversation : public std::enable_shared_from_this<RshConversation> {
 
   void on_named();
   void run();
-  Result<void> start_process(const AgentImage& image);
+  Result<void> start_process(const AgentImages& images);
   void on_output(Bytes bytes);
   void on_greeting();
   void on_agent();

@@ -1,6 +1,7 @@
 #include "launcher/process/own_process.h"
 
 #include <fcntl.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <array>
@@ -22,6 +23,12 @@ Result<std::string> own_program() {
     path.remove_suffix(kReplaced.size());
   }
   return std::string(path);
+}
+
+std::string own_processor() {
+  utsname name{};
+  ::uname(&name);
+  return name.machine;
 }
 
 Result<Fd> take_standard_input() {

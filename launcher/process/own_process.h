@@ -12,6 +12,9 @@ namespace hvd {
 // it is the path of that one. An error says that the kernel does not tell (no /proc). Thread: any.
 Result<std::string> own_program();
 
+// Returns the processor of this machine, as `uname -m` says it: "x86_64". Thread: any.
+std::string own_processor();
+
 // Takes standard input over: returns a descriptor for it, and puts /dev/null in its place. So programs that are started
 // later do not inherit it, and its writer learns when this descriptor is closed. Thread: one, before others read it.
 Result<Fd> take_standard_input();

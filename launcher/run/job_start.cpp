@@ -113,6 +113,7 @@ void JobStart::on_ready(int node, const ReadyMessage& ready) {
     }
   }
   welcome(session);
+  others_.tree.set_processor(node, ready.processor);
   others_.tree.change(node, Relay::State::kUp);
   job_.say(news::NodeReady{node, ready});
   job_.show_status();

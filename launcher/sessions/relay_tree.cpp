@@ -118,6 +118,12 @@ void RelayTree::change(int node, Relay::State state) {
   }
 }
 
+void RelayTree::set_processor(int node, const std::string& processor) {
+  if (Relay* const relay = relay_at(node)) {
+    relay->set_processor(processor);
+  }
+}
+
 Result<void> RelayTree::on_frame(int node, const Frame& frame) {
   Relay* const relay = relay_at(node);
   if (relay == nullptr) {

@@ -44,6 +44,8 @@ class RelayTree {
   [[nodiscard]] const std::string* relay_of(int node) const;
   // Reports what has become of the node's own session, which carries those of the nodes behind it.
   void change(int node, Relay::State state);
+  // Its agent has told its processor, as `uname -m` says it.
+  void set_processor(int node, const std::string& processor);
   Result<void> on_frame(int node, const Frame& frame);
 
  private:

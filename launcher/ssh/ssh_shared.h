@@ -25,7 +25,7 @@ struct SshShared {
         resolver(system_ssh->resolver),
         scratch(kScratchBytes) {}
 
-  const Result<AgentImage>& agent_image() { return system_ssh->agent_image(); }
+  const Result<AgentImages>& agent_images() { return system_ssh->agent_images(); }
 
   static constexpr std::size_t kScratchBytes = 128 * 1024;
 

@@ -86,11 +86,11 @@ void SshConversation::on_reached(Result<Reached> reached) {
   if (!reached.ok()) {
     return reach->way_out().because.empty() ? finish(reached.error()) : switch_over(*reach);
   }
-  const Result<AgentImage>& image = shared_->agent_image();
-  if (!image.ok()) {
-    return finish(image.error().with_context(target_.host));
+  const Result<AgentImages>& images = shared_->agent_images();
+  if (!images.ok()) {
+    return finish(images.error().with_context(target_.host));
   }
-  command_ = agent_start_command(image.value());
+  command_ = agent_start_command(images.value());
   session_ = std::move(reached.value().session);
   opened_.node_address = reached.value().node_address;
   opened_.launcher_address = reached.value().launcher_address;
@@ -266,8 +266,12 @@ void SshConversation::on_greeting() {
       case AgentGreeting::Event::kNone:
         return;
       case AgentGreeting::Event::kNeed:
-        is_pushing_ = true;
-        sink_.on_progress("pushing the agent (" + megabytes(shared_->agent_image().value().bytes.size()) + ")");
+        pushed_image_ = shared_->agent_images().value().find(greeting_.wanted());
+        if (pushed_image_ == nullptr) {
+          return finish(Error(Code::kUnreachable, target_.host + ": asked for an agent for '" + greeting_.wanted() +
+                                                      "', which was not offered"));
+        }
+        sink_.on_progress("pushing the agent (" + megabytes(pushed_image_->bytes.size()) + ")");
         if (stage_ == Stage::kOver) {
           return;
         }
@@ -288,7 +292,7 @@ void SshConversation::on_agent() {
   is_agent_up_ = true;
   shared_->loop.cancel(timer_);
   timer_ = 0;
-  opened_.was_pushed = is_pushing_;
+  opened_.was_pushed = pushed_image_ != nullptr;
   sink_.on_open(opened_);
   if (stage_ == Stage::kOpen && !greeting_.rest().empty()) {
     sink_.on_bytes(as_bytes(greeting_.rest()));
@@ -300,7 +304,7 @@ bool SshConversation::has_output() const {
     return false;
   }
   if (stage_ == Stage::kStarting) {
-    return is_pushing_ && pushed_ < shared_->agent_image().value().bytes.size();
+    return pushed_image_ != nullptr && pushed_ < pushed_image_->bytes.size();
   }
   return output_at_ < output_.size() || (wants_end_of_input_ && !has_ended_input_);
 }
@@ -310,7 +314,7 @@ std::size_t SshConversation::flush() {
     return 0;
   }
   if (stage_ == Stage::kStarting) {
-    const std::size_t taken = write_from(shared_->agent_image().value().bytes, pushed_);
+    const std::size_t taken = write_from(pushed_image_->bytes, pushed_);
     if (taken > 0) {
       expect_progress();
     }

@@ -83,7 +83,7 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   std::string command_;
   AgentGreeting greeting_;
   RemoteErrors errors_;
-  bool is_pushing_ = false;
+  const AgentImage* pushed_image_ = nullptr;  // set when the node has asked for it; owned by shared_
   std::size_t pushed_ = 0;
   bool is_agent_up_ = false;
   bool is_input_broken_ = false;  // the remote side takes no more; what it still says is read to the end

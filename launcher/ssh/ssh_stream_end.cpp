@@ -83,7 +83,7 @@ void SshConversation::on_no_progress(Duration patience) {
   if (stage_ == Stage::kOpening) {
     return finish(start_error("logged in, and then " + silent + ", not even that its login shell was started"));
   }
-  if (is_pushing_) {
+  if (pushed_image_ != nullptr) {
     return finish(start_error("it was being pushed, and after " + std::to_string(pushed_) + " bytes of it " + silent +
                               "; " + kShell));
   }

@@ -1,12 +1,6 @@
 #include "launcher/transport/agent_push.h"
 
-#include <sys/utsname.h>
-
-#include <array>
-#include <fstream>
-#include <sstream>
-
-#include <openssl/evp.h>
+#include <algorithm>
 
 namespace hvd::launch {
 namespace {
@@ -52,11 +46,11 @@ constexpr const char* kScript =
     "t=$(mktemp \"$a.tmp.XXXXXX\") && echo exit 7 >\"$t\" && chmod 700 \"$t\" || x cannot be written to || return 1; "
     "\"$t\" </dev/null >/dev/null; [ $? -eq 7 ] || x \"lets no program run (mounted noexec?)\" || return 1; "
     "head -c \"$n\" /dev/zero >\"$t\"; [ \"$(wc -c <\"$t\")\" -eq \"$n\" ] || x \"has no room for $n bytes\"; }; "
-    "k=$(uname -m); [ \"$k\" = \"$m\" ] || f \"the node is $k, but this agent is for $m\"; "
+    "[ -n \"$s\" ] || f \"the node is $k, but this agent is for $m\"; "
     "c=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}; [ -n \"$c\" ] || w=\"HOME is not set; \"; "
     "[ -n \"$c\" ] && p \"$c/hvdrun\" 2>/dev/null || p \"${TMPDIR:-/tmp}/hvdrun-$(id -u)\" 2>/dev/null || "
     "f \"no place to put the agent: ${w}set XDG_CACHE_HOME on the node to a directory that can hold it\"; "
-    "if [ -n \"$t\" ]; then echo; echo HVDRUN-NEED; "
+    "if [ -n \"$t\" ]; then echo; echo \"HVDRUN-NEED$q\"; "
     "head -c \"$n\" >\"$t\" || g \"cannot write to $d; is the disk full?\"; "
     "b=$(wc -c <\"$t\"); [ \"$b\" -eq \"$n\" ] || g \"got $b of $n bytes of the agent in $d; is the disk full?\"; "
     "y \"$t\"; [ $? -ne 1 ] || g \"the agent arrived damaged in $d\"; "
@@ -68,48 +62,27 @@ constexpr const char* kScript =
     "else touch -c \"$a\" 2>/dev/null; fi; "
     "echo; echo HVDRUN-AGENT; exec \"$a\" serve";
 
-std::string sha256_hex(std::string_view bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr);
-  static constexpr std::string_view kHex = "0123456789abcdef";
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) {
-    hex += kHex[digest[i] >> 4];
-    hex += kHex[digest[i] & 15];
+// The script, for the image that fits the node's processor. Where that is not the first, the script asks for it by
+// name.
+std::string script_for(const AgentImages& images) {
+  std::string cases;
+  std::string machines;
+  for (const AgentImage& image : images.all) {
+    cases += image.machine + ") s=" + image.sha256 + "; n=" + std::to_string(image.bytes.size()) +
+             (cases.empty() ? "" : "; q=\" $k\"") + ";; ";
+    machines += (machines.empty() ? "" : " or ") + image.machine;
   }
-  return hex;
-}
-
-std::string script_for(const AgentImage& image) {
-  return "s=" + image.sha256 + "; n=" + std::to_string(image.bytes.size()) + "; m=" + image.machine + "; " + kScript;
+  return "k=$(uname -m); s=; q=; m=\"" + machines + "\"; case \"$k\" in " + cases + "esac; " + kScript;
 }
 
 }  // namespace
 
-Result<AgentImage> load_agent_image(const std::string& path) {
-  const std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  AgentImage image{std::move(text).str(), "", ""};
-  if (!in || image.bytes.empty()) {
-    return Error(Code::kNotFound, "cannot read the agent executable '" + path +
-                                      "' that is to run on the nodes; is "
-                                      "hvdrun installed completely?");
-  }
-  image.sha256 = sha256_hex(image.bytes);
-  utsname name{};
-  ::uname(&name);
-  image.machine = name.machine;
-  return image;
+std::string agent_start_command(const AgentImages& images) {
+  return "exec sh -c '" + script_for(images) + "'";
 }
 
-std::string agent_start_command(const AgentImage& image) {
-  return "exec sh -c '" + script_for(image) + "'";
-}
-
-std::string agent_start_line(const AgentImage& image) {
-  return script_for(image) + "\n";
+std::string agent_start_line(const AgentImages& images) {
+  return script_for(images) + "\n";
 }
 
 AgentGreeting::Event AgentGreeting::fail(std::string why) {
@@ -144,7 +117,12 @@ AgentGreeting::Event AgentGreeting::next() {
 }
 
 AgentGreeting::Event AgentGreeting::read_line(std::string_view line) {
-  if (line == kNeed) {
+  const bool is_need = line.substr(0, line.find_first_of(" \r")) == kNeed;
+  if ((is_need && line.ends_with('\r')) || line == std::string(kAgent) + "\r") {
+    return fail("the way to the node goes through a terminal, which changes bytes; leave out -t or --tty");
+  }
+  if (is_need) {
+    wanted_ = line.substr(std::min(line.size(), kNeed.size() + 1));
     return Event::kNeed;
   }
   if (line == kAgent) {
@@ -152,9 +130,6 @@ AgentGreeting::Event AgentGreeting::read_line(std::string_view line) {
   }
   if (line.starts_with(kFail)) {
     return fail(std::string(line.substr(kFail.size())));
-  }
-  if (line == std::string(kNeed) + "\r" || line == std::string(kAgent) + "\r") {
-    return fail("the way to the node goes through a terminal, which changes bytes; leave out -t or --tty");
   }
   skipped_ += line.size() + 1;
   if (!line.empty()) {

@@ -14,7 +14,7 @@ struct SshOptions {
   int port = 0;                          // 0: as ssh_config says
   std::string identity_file;             // as `ssh -i`; tried before the others
   std::string config_file;               // as `ssh -F`
-  std::string agent_path;                // the static agent executable on this machine, pushed to nodes that lack it
+  std::string agent_path;                // of load_agent_images(): pushed to nodes that lack it
   std::vector<std::string> environment;  // for the user's own ssh
   Duration connect_timeout{};  // from dialling to the host's key; zero: ssh_config's ConnectTimeout, else 10 s
   // This limits the time from open() until the agent answers, with the waiting for other hosts. It is the last limit.

@@ -188,12 +188,13 @@ struct ReadyMessage {
   std::vector<std::string> gpus;
   std::vector<std::int32_t> near;
   Seat seat;
-  std::string machine{};   // own_machine(): equal for agents whose ranks can share memory
-  std::int32_t slots = 0;  // places for ranks that it brings, where it has called to join a job
+  std::string machine{};    // own_machine(): equal for agents whose ranks can share memory
+  std::int32_t slots = 0;   // places for ranks that it brings, where it has called to join a job
+  std::string processor{};  // own_processor(): the agent's executable runs on nodes with this one
 
   static void fields(auto& m, auto& walk) {
     walk(m.version, m.host_name, m.pid, m.reserved_port, m.socket_path, m.resume_path, m.networks);
-    walk(m.gpu_variable, m.gpus, m.near, m.seat, m.machine, m.cores, m.slots);
+    walk(m.gpu_variable, m.gpus, m.near, m.seat, m.machine, m.cores, m.slots, m.processor);
   }
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);

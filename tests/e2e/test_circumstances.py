@@ -2,6 +2,7 @@
 continued, GPUs of several makers, programs that start ranks of their own."""
 
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import time
 
 import pytest
 
-from hvdrun import HVDRUN, LIBHVD, PYTHON, ROOT, env_with, hvdrun, processes_with, program, read_until, start, wait_until_gone
+from hvdrun import BIN, HVDRUN, LIBHVD, PYTHON, ROOT, env_with, hvdrun, processes_with, program, read_until, start, wait_until_gone
 from lab import wait_until
 from patience import PATIENCE
 from screen import Terminal
@@ -320,3 +321,32 @@ def test_a_check_of_more_hosts_than_the_fanout_reaches_them_all(marker):
     # Of more than 16, each with the next.
     assert len(found["links"]) == 40 and all(link["error"] is None for link in found["links"])
     assert wait_until_gone(marker) == {}
+
+
+@pytest.mark.parametrize("fanout", [64, 1], ids=["direct", "relayed"])
+def test_a_node_with_another_processor_gets_its_own_agent(tmp_path, fanout):
+    # What an installed wheel has. The other agent runs here too, and only differs from this one; only uname is told a lie.
+    install = tmp_path / "install"
+    install.mkdir()
+    shutil.copy(HVDRUN, install / "hvdrun")
+    own = shutil.copy(BIN / "hvdrun-agent", install / "hvdrun-agent")
+    machine = os.uname().machine
+    other = install / f"hvdrun-agent-{'x86_64' if machine == 'aarch64' else 'aarch64'}"
+    other.write_bytes(pathlib.Path(own).read_bytes() + b"\0")
+    lie = tmp_path / "lie"
+    lie.mkdir()
+    (lie / "uname").write_text(f"#!/bin/sh\necho {other.name.removeprefix('hvdrun-agent-')}\n")
+    remote = tmp_path / "remote"
+    remote.write_text(f'#!/bin/sh\nhost=$1; shift; export HOME={tmp_path}/$host\n[ $host = a ] || PATH={lie}:$PATH; exec "$@"\n')
+    for program_file in (lie / "uname", remote):
+        program_file.chmod(0o755)
+    images = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (pathlib.Path(own), other)]
+    for pushed in (True, False):  # then from the nodes' caches
+        done = subprocess.run(
+            [install / "hvdrun", "--verbose", "--no-tags", "--fanout", str(fanout), "--start-timeout", str(PATIENCE), "--rsh",
+             f"{remote} {{host}}", "-H", "a:1,b:1,c:1", "sh", "-c", "echo $RANK $(readlink /proc/$PPID/exe)"],
+            capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.splitlines()) == [
+            f"{rank} {tmp_path}/{host}/.cache/hvdrun/agent-{images[rank > 0]}" for rank, host in enumerate("abc")]
+        assert ("pushing the agent" in done.stderr) == pushed, done.stderr

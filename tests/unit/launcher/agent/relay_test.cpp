@@ -154,10 +154,11 @@ TEST_CASE("a relayed command has its streams, and its end is told once all of th
 
 TEST_CASE("the relaying agent sends its own executable") {
   Pair pair;
+  pair.relay.set_processor("x86_64");
   pair.relay.change(Relay::State::kUp);
   Pair::Told told;
   const auto process = pair.start({"sh", "-c", "echo; exec sha256sum"}, told);
-  process->push({});
+  process->push({"", "", "x86_64"});
   process->close_input();
   REQUIRE(pair.wait([&] { return told.is_over; }));
   Pair::Told own;
@@ -166,6 +167,19 @@ TEST_CASE("the relaying agent sends its own executable") {
   REQUIRE(pair.wait([&] { return own.is_over; }));
   CHECK(told.output == own.output);
   CHECK(told.output.size() > 64);
+}
+
+TEST_CASE("for a node with another processor than the relay's, the launcher sends the executable") {
+  Pair pair;
+  pair.relay.set_processor("aarch64");
+  pair.relay.change(Relay::State::kUp);
+  Pair::Told told;
+  const std::string bytes(200'001, 'x');  // several messages
+  const auto process = pair.start({"sh", "-c", "exec wc -c"}, told);
+  process->push({bytes, "", "x86_64"});
+  process->close_input();
+  REQUIRE(pair.wait([&] { return told.is_over; }));
+  CHECK(told.output == "200001\n");
 }
 
 TEST_CASE("a command that nobody listens to is not read for more than its credit") {

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "launcher/process/own_process.h"
 #include "tests/unit/launcher/transport/sshd_fixture.h"
 
 namespace hvd::launch {
@@ -25,10 +26,10 @@ struct Node {
 
   Node() {
     test::write_file(dir.path("agent"), kAgentText);
-    image = load_agent_image(dir.path("agent")).value();
+    image = load_agent_images(dir.path("agent")).value().all.front();
   }
   [[nodiscard]] test::Ran start(const std::string& input, const std::string& by = "/bin/sh") const {
-    return test::run_program({by, "-c", agent_start_command(image)}, input,
+    return test::run_program({by, "-c", agent_start_command({{image}})}, input,
                              {"PATH=/usr/bin:/bin", "HOME=" + dir.path("home"), "TMPDIR=" + dir.path("tmp")});
   }
   [[nodiscard]] std::string cache() const { return dir.path("home/.cache/hvdrun"); }
@@ -45,7 +46,7 @@ struct Node {
         "slow() { rm -f slow in; mkfifo in; $SH -c \"$start\" <in >slow 2>&1 & exec 3>in\n"
         "  for i in {1..3000}; do grep -q NEED slow && return; sleep 0.1; done; echo never asked; exit 1; }\n" +
             program);
-    test::write_file(dir.path("start"), agent_start_command(image));
+    test::write_file(dir.path("start"), agent_start_command({{image}}));
     std::vector<std::string> argv = before;
     argv.insert(argv.end(), {"bash", dir.path("drive")});
     return test::run_program(argv, "",
@@ -128,7 +129,7 @@ TEST_CASE("a cached agent that is damaged is passed over, also where no sha256su
     const std::string zeros(node.image.bytes.size(), '\0');  // what a power failure leaves of a file
     test::write_file(node.cache() + "/" + node.name(), zeros, 0700);
     const auto start = [&] {
-      return test::run_program({"/bin/sh", "-c", agent_start_command(node.image)}, kAgentText,
+      return test::run_program({"/bin/sh", "-c", agent_start_command({{node.image}})}, kAgentText,
                                {"PATH=" + path, "HOME=" + node.dir.path("home"), "TMPDIR=" + node.dir.path("tmp")});
     };
     CHECK(start().output == "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n");
@@ -227,7 +228,7 @@ struct BigNode : Node {
   BigNode() {
     test::write_file(dir.path("agent"), "#!/bin/sh\n[ \"$1\" = serve ] || exit 0\necho agent here\nexit\n" +
                                             std::string(100'000, '#') + "\n");
-    image = load_agent_image(dir.path("agent")).value();
+    image = load_agent_images(dir.path("agent")).value().all.front();
   }
 };
 
@@ -321,10 +322,53 @@ TEST_CASE("an agent for another processor is refused by name") {
   CHECK(node.start("").output.find("but this agent is for pdp11") != std::string::npos);
 }
 
+TEST_CASE("a node with another processor asks for its own agent by name") {
+  Node node;
+  AgentImages images{{node.image, node.image}};
+  images.all.front().machine = "pdp11";
+  images.all.front().sha256.assign(64, '0');
+  const test::Ran ran = test::run_program({"/bin/sh", "-c", agent_start_command(images)}, node.image.bytes,
+                                          {"PATH=/usr/bin:/bin", "HOME=" + node.dir.path("home")});
+  CHECK(ran.output == "\nHVDRUN-NEED " + node.image.machine + "\n\nHVDRUN-AGENT\nagent here\n");
+  images.all.back().machine = "vax";
+  const test::Ran refused = test::run_program({"/bin/sh", "-c", agent_start_command(images)}, "",
+                                              {"PATH=/usr/bin:/bin", "HOME=" + node.dir.path("home")});
+  CHECK(refused.output == "\nHVDRUN-FAIL the node is " + node.image.machine + ", but this agent is for pdp11 or vax\n");
+}
+
+TEST_CASE("a request for an agent names its processor") {
+  AgentGreeting own;
+  CHECK(feed(own, "HVDRUN-NEED\n") == Event::kNeed);
+  CHECK(own.wanted().empty());
+  AgentGreeting other;
+  CHECK(feed(other, "HVDRUN-NEED aarch64\n") == Event::kNeed);
+  CHECK(other.wanted() == "aarch64");
+  AgentGreeting terminal;
+  CHECK(feed(terminal, "HVDRUN-NEED aarch64\r\n") == Event::kFailed);
+  AgentGreeting noise;
+  CHECK(feed(noise, "HVDRUN-NEEDLE aarch64\n") == Event::kNone);
+}
+
+TEST_CASE("agents for other processors lie beside this machine's own") {
+  const TempDir dir;
+  test::write_file(dir.path("agent"), "own");
+  const std::string own = own_processor();
+  const std::string other = own == "aarch64" ? "x86_64" : "aarch64";
+  test::write_file(dir.path("agent-" + own), "not asked for");
+  test::write_file(dir.path("agent-" + other), "other");
+  const AgentImages images = load_agent_images(dir.path("agent")).value();
+  REQUIRE(images.all.size() == 2);
+  CHECK(images.find("") == &images.all.front());
+  CHECK(images.find(own)->bytes == "own");
+  CHECK(images.find(other)->bytes == "other");
+  CHECK(images.find(other)->sha256 != images.find(own)->sha256);
+  CHECK(images.find("pdp11") == nullptr);
+}
+
 TEST_CASE("a file that cannot be executed is refused before the agent is announced") {
   Node node;
   test::write_file(node.dir.path("agent"), "#!/no/such/interpreter\n");
-  node.image = load_agent_image(node.dir.path("agent")).value();
+  node.image = load_agent_images(node.dir.path("agent")).value().all.front();
   const test::Ran ran = node.start(node.image.bytes);
   CHECK(ran.output.find("HVDRUN-FAIL cannot execute programs in ") != std::string::npos);
   CHECK(ran.output.find("HVDRUN-AGENT") == std::string::npos);
@@ -343,7 +387,7 @@ TEST_CASE("agents that were not used for 30 days are removed, younger ones stay"
 }
 
 TEST_CASE("the command is one line that csh and fish read like sh") {
-  const std::string command = agent_start_command(Node().image);
+  const std::string command = agent_start_command({{Node().image}});
   const std::string inside = command.substr(12, command.size() - 13);
   CHECK(command.starts_with("exec sh -c '"));
   CHECK(command.ends_with("'"));
@@ -394,7 +438,7 @@ TEST_CASE("a failure of the script is read, and noise without end is given up") 
 }
 
 TEST_CASE("an agent executable that is not there is an error that names it") {
-  const auto image = load_agent_image("/no/such/agent");
+  const auto image = load_agent_images("/no/such/agent");
   REQUIRE(!image.ok());
   CHECK(image.error().message().find("/no/such/agent") != std::string::npos);
 }
