@@ -10,8 +10,10 @@
 #include <optional>
 
 #include <netdb.h>
-#include <nss.h>
 #include <resolv.h>
+#ifdef __GLIBC__
+#include <nss.h>
+#endif
 
 #include "runtime/base/text.h"
 #include "runtime/io/name_lookup.h"
@@ -143,9 +145,12 @@ std::optional<DialedLauncher> first_proven(std::vector<Attempt> attempts, const 
 }
 
 // A static program must not load the system's own modules for names (nsswitch.conf), which may belong to another libc.
-// The two that are part of ours are all that a pod needs. A server that is silent is asked once, for a second.
+// The two that are part of ours are all that a pod needs. A server that is silent is asked once, for a second. musl has
+// these two alone, and takes its times from resolv.conf.
 void use_own_lookups() {
+#ifdef __GLIBC__
   ::__nss_configure_lookup("hosts", "files dns");
+#endif
   if (::res_init() == 0) {
     _res.retrans = 1;
     _res.retry = 1;
