@@ -18,7 +18,7 @@ MAX_BYTES = 12_000_000
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 # All that a program or library of ours may ask of a system: the parts of glibc, and the loader.
 OF_GLIBC = re.compile(r"(lib(c|m|dl|rt|pthread|resolv|util)\.so\.\d|ld-linux-(x86-64|aarch64)\.so\.\d)$")
-PROGRAMS = ("hvdrun", "horovodrun", "hvdrun-agent")
+PROGRAMS = ("hvdrun", "hvdrun-agent")
 LIBRARIES = ("libhvd.so", "libhvd_xla.so", "libhvd_tensorflow.so")
 LICENCES = ("openssl", "sqlite3", "yaml-cpp", "libssh2", "spdlog", "fmtlib", "cli11", "nlohmann-json3", "libcxx", "musl", "glibc")
 # With this, libssh2 names itself to a server. Older ones know no keys and ciphers that today's servers ask for.
@@ -73,6 +73,8 @@ def faults(wheel):
             found.append(f"{ending} is for {program.machine}, not {machine}")
         if "hvdrun-agent" in ending and (not program.is_static or program.libraries):
             found.append(f"{ending} is not static; a host may lack what it loads")
+    if not any(file.endswith(".data/scripts/horovodrun") for file in files):
+        found.append(".data/scripts/horovodrun is missing")
     if not any(LIBSSH2.search(data) for file, data in files.items() if file.endswith(".data/scripts/hvdrun")):
         found.append("hvdrun has no libssh2 of 1.11 or later in it, so it would need the system's ssh")
     for file, data in files.items():

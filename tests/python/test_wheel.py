@@ -4,6 +4,7 @@ import importlib.util
 import pathlib
 import re
 import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -53,12 +54,22 @@ def test_a_program_that_was_built_for_this_machine_alone_is_refused(tmp_path):
     data = "hvdrun-0.1.0.data/scripts"
     files = {f"{data}/{name}": (OURS / name).read_bytes() for name in ("hvdrun", "hvdrun-agent")}
     files[f"{data}/hvdrun-agent-aarch64"] = files[f"{data}/hvdrun-agent"]
-    files[f"{data}/horovodrun"] = files[f"{data}/hvdrun"]
+    files[f"{data}/horovodrun"] = (ROOT / "cli/horovodrun.sh").read_bytes()
     found, highest = check.faults(wheel(tmp_path, "hvdrun-0.1.0-py3-none-manylinux_2_5_x86_64.whl", files))
     assert highest > (2, 5)
     assert f"{data}/hvdrun needs glibc {'.'.join(map(str, highest))}, and the name says 2.5" in found
     assert any(re.match(rf"{data}/hvdrun needs .*libstdc\+\+\.so\.6", line) for line in found)
     assert ".data/scripts/hvdrun-agent-aarch64 is for EM_X86_64, not aarch64" in found
+
+
+def test_horovodrun_is_hvdrun_also_through_a_link(tmp_path):
+    installed = pathlib.Path(sys.executable).with_name("horovodrun")
+    if not installed.exists():
+        pytest.skip("the package is not installed here")
+    (tmp_path / "link").symlink_to(installed)
+    for program in (installed, tmp_path / "link"):
+        said = subprocess.run([program, "--version"], text=True, capture_output=True, check=True).stdout
+        assert said.startswith("hvdrun "), said
 
 
 def test_a_wheel_that_is_too_large_is_refused(tmp_path, monkeypatch):
