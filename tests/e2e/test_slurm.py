@@ -109,7 +109,7 @@ def test_a_rank_that_fails_is_started_again_on_its_node(job, tmp_path):
               "    flag.touch()\n"
               "    raise ValueError('once')\n"
               "print('ends on', os.environ['HOROVOD_HOSTNAME'], flush=True)\n")
-    done = job(["-N1"], "--launcher", "slurm", "-np", 1, "--elastic-restarts", 1, "-x", f"HVD_LIBRARY={LIBHVD}", *PYTHON,
+    done = job(["-N1", "-w", "n1"], "--launcher", "slurm", "-np", 1, "--elastic-restarts", 1, "-x", f"HVD_LIBRARY={LIBHVD}", *PYTHON,
                "-c", script)
     assert done.returncode == 0, done.stderr
     assert "it is started again (restart 1 of 1)" in done.stderr

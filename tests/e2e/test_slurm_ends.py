@@ -150,6 +150,7 @@ def test_the_option_is_for_a_job_of_slurm_s(slurm):
 
 
 def salloc(slurm, marker, *words):
+    """The caller names its nodes, because Slurm gives others while it clears some up after the job before."""
     name, value = marker.split("=")
     return subprocess.Popen(["salloc", "-Q", "--no-kill", *map(str, words)], env={**slurm.environment, name: value},
                             stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -169,7 +170,7 @@ SAYS = "echo start $TORCHELASTIC_RESTART_COUNT rank $RANK of $WORLD_SIZE on $HOR
 
 
 def test_all_ranks_start_anew_when_one_fails(slurm, marker):
-    job = salloc(slurm, marker, "-N2", HVDRUN, "-np", 4, "--elastic", "restart", "sh", "-c",
+    job = salloc(slurm, marker, "-N2", "-w", "n1,n2", HVDRUN, "-np", 4, "--elastic", "restart", "sh", "-c",
                  SAYS + "test $TORCHELASTIC_RESTART_COUNT = 1 || { test $RANK = 3 && exit 3; sleep 1000; }")
     out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0, err
@@ -179,8 +180,8 @@ def test_all_ranks_start_anew_when_one_fails(slurm, marker):
 
 
 def test_a_new_start_does_without_a_node_whose_agent_is_gone(slurm, marker, tmp_path):
-    job = salloc(slurm, marker, "-N3", HVDRUN, "-np", 3, "--min-np", 2, "--elastic", "restart", "--reconnect-timeout", 1,
-                 "sh", "-c", SAYS + f"until test -e {tmp_path}/go; do sleep 0.1; done")
+    job = salloc(slurm, marker, "-N3", "-w", "n1,n2,n3", HVDRUN, "-np", 3, "--min-np", 2, "--elastic", "restart",
+                 "--reconnect-timeout", 1, "sh", "-c", SAYS + f"until test -e {tmp_path}/go; do sleep 0.1; done")
     read_until(job.stdout, "start 0", 3)
     kill_agent(marker, "n2")
     lines = "".join(read_until(job.stdout, r"start 1 rank \d of 2", 2))
@@ -194,7 +195,7 @@ def test_a_new_start_does_without_a_node_whose_agent_is_gone(slurm, marker, tmp_
 
 @pytest.mark.parametrize("signo, words", [(signal.SIGKILL, LOST), (signal.SIGTERM, "n2: its agent leaves")])
 def test_the_others_go_on_without_a_node_that_is_lost_or_leaves(slurm, marker, tmp_path, signo, words):
-    job = salloc(slurm, marker, "-N3", HVDRUN, "-np", 3, "--min-np", 2, "--reconnect-timeout", 1, "-x",
+    job = salloc(slurm, marker, "-N3", "-w", "n1,n2,n3", HVDRUN, "-np", 3, "--min-np", 2, "--reconnect-timeout", 1, "-x",
                  f"PYTHONPATH={ROOT / 'runtime/python'}", "-x", f"HVD_LIBRARY={LIBHVD}", sys.executable,
                  ROOT / "tests/support/offered_steps.py", 1, tmp_path / "go")
     read_until(job.stdout, "size 3 rank", 3)
