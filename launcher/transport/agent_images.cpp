@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <span>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include <openssl/evp.h>
 
 #include "launcher/process/own_process.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -20,13 +23,7 @@ std::string sha256_hex(std::string_view bytes) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
   EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr);
-  static constexpr std::string_view kHex = "0123456789abcdef";
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) {
-    hex += kHex[digest[i] >> 4];
-    hex += kHex[digest[i] & 15];
-  }
-  return hex;
+  return hex(std::span(digest).first(size));
 }
 
 // Returns the file's contents; "" if it cannot be read.

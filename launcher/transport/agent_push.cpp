@@ -6,6 +6,7 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kMaxNoise = 64 * 1024;  // bytes that a login shell may print before we give up
+constexpr std::size_t kMaxProcessor = 64;     // bytes of a processor's name; the node decides what it says
 constexpr std::string_view kNeed = "HVDRUN-NEED";
 constexpr std::string_view kAgent = "HVDRUN-AGENT";
 constexpr std::string_view kFail = "HVDRUN-FAIL ";
@@ -122,7 +123,7 @@ AgentGreeting::Event AgentGreeting::read_line(std::string_view line) {
     return fail("the way to the node goes through a terminal, which changes bytes; leave out -t or --tty");
   }
   if (is_need) {
-    wanted_ = line.substr(std::min(line.size(), kNeed.size() + 1));
+    wanted_ = line.substr(std::min(line.size(), kNeed.size() + 1), kMaxProcessor);
     return Event::kNeed;
   }
   if (line == kAgent) {

@@ -343,6 +343,9 @@ TEST_CASE("a request for an agent names its processor") {
   AgentGreeting other;
   CHECK(feed(other, "HVDRUN-NEED aarch64\n") == Event::kNeed);
   CHECK(other.wanted() == "aarch64");
+  AgentGreeting endless;
+  CHECK(feed(endless, "HVDRUN-NEED " + std::string(10'000, 'x') + "\n") == Event::kNeed);
+  CHECK(endless.wanted().size() == 64);
   AgentGreeting terminal;
   CHECK(feed(terminal, "HVDRUN-NEED aarch64\r\n") == Event::kFailed);
   AgentGreeting noise;
