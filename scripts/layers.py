@@ -41,13 +41,16 @@ EDGES = {
     "launcher/wire": ["launcher/process", BASE, "runtime/rendezvous"],
     # What a running job answers to other commands of its user.
     "launcher/live": ["launcher/wire", IO, BASE],
+    # The folder that is brought to the nodes: both sides.
+    "launcher/tree": ["launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
     # Where the ranks of a job are, as one tree.
     "launcher/stacks": ["launcher/wire", BASE],
     # What an agent finds out about its node.
     "launcher/survey": ["launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
     # What an agent measures of its node while somebody watches the job.
     "launcher/sampling": ["launcher/wire", "launcher/process", IO, BASE],
-    "launcher/agent": ["launcher/sampling", "launcher/survey", "launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
+    "launcher/sampling/activity_reader.cpp": ["launcher/wire", "runtime/observe", BASE],
+    "launcher/agent": ["launcher/sampling", "launcher/survey", "launcher/tree", "launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
     # Ways to a node: the interface and what all share, then those that run a command, then libssh2's.
     "launcher/transport": ["launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/command": ["launcher/transport", "launcher/wire", "launcher/process", IO, BASE],
@@ -65,10 +68,10 @@ EDGES = {
     # The conversations with the nodes, and which node is reached through which.
     "launcher/sessions": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE],
     # The picture of a running job.
-    "launcher/samples": ["launcher/live", "launcher/wire", IO, BASE],
+    "launcher/samples": ["launcher/live", "launcher/wire", "launcher/job", IO, BASE],
     # What a job does next.
     "launcher/state": ["launcher/offers", "launcher/transport", "launcher/placement", "launcher/job", "launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/run": ["launcher/live", "launcher/samples", "launcher/stacks", "launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
+    "launcher/run": ["launcher/live", "launcher/samples", "launcher/stacks", "launcher/tree", "launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
                      "launcher/transport", "launcher/logs",
                      "launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/check": ["launcher/sessions", "launcher/state", "launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
@@ -78,10 +81,10 @@ EDGES = {
     "launcher/report": ["launcher/chart", "launcher/check", "launcher/state", "launcher/run", "launcher/transport", "launcher/placement", "launcher/job",
                         "runtime/bench", BASE],
     # A whole job: its steps one after the other, on the hosts that there are, with all ways to reach these.
-    "launcher/steps": ["launcher/page", "launcher/report", "launcher/state", "launcher/run", "launcher/joining", "launcher/sessions", "launcher/offers", "launcher/engines", "launcher/ssh",
+    "launcher/steps": ["launcher/tree", "launcher/page", "launcher/report", "launcher/state", "launcher/run", "launcher/joining", "launcher/sessions", "launcher/offers", "launcher/engines", "launcher/ssh",
                        "launcher/command", "launcher/transport", "launcher/logs", "launcher/placement", "launcher/job", "launcher/process", IO, BASE],
     # A job's page is made of the events that programs are told.
-    "launcher/page": ["launcher/report", "launcher/run", "launcher/placement", "launcher/job", BASE],
+    "launcher/page": ["launcher/report", "launcher/samples", "launcher/run", "launcher/placement", "launcher/job", BASE],
     "runtime/include": [],
     BASE: [],
     IO: [BASE],
@@ -120,8 +123,8 @@ SOLE_INCLUDERS = {
     "yaml-cpp": (r"yaml-cpp/", ["launcher/job/yaml_*.cpp", "launcher/jobfile/yaml_*.cpp"]),
     "libssh2": (r"libssh2", ["launcher/ssh/*"]),
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
-    "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "launcher/ssh/*", "launcher/transport/agent_images.cpp"]),
-    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/status/*", "launcher/page/job_history.cpp", "launcher/job/*", "launcher/jobfile/*",
+    "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "runtime/rendezvous/sha256.cpp", "launcher/ssh/*", "launcher/transport/agent_images.cpp"]),
+    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/status/*", "launcher/page/*", "launcher/job/*", "launcher/jobfile/*",
                                      "launcher/service/*", "launcher/stacks/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/mpi/*"]),
     "NCCL": (r"nccl", ["runtime/nccl/*"]),
@@ -153,7 +156,7 @@ SLEEPS = "// sleeps:"  # on the line or the one above
 
 # These parts are the specification: values in, values out; no I/O, no clock, no environment.
 PURE = ["launcher/stacks/*", "launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
-        "launcher/state/*", "launcher/samples/job_*s.*", "launcher/samples/job_picture.*", "launcher/samples/metrics_text.*",
+        "launcher/state/*", "launcher/samples/job_*s.*", "launcher/samples/job_picture.*", "launcher/samples/metrics_text.*", "launcher/tree/ignore_rules.*",
         "launcher/sampling/proc_texts.*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/engine/end_of_job.*", "runtime/algo/schedule.*"]
 NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \
