@@ -306,6 +306,36 @@ def case_an_elastic_state_goes_on_after_a_failed_step():
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
 
 
+def case_after_a_failure_the_first_epoch_has_only_the_batches_that_are_left():
+    def batches_of(*callbacks):
+        """By epoch of one fit() that begins when 3 batches of its first epoch are done."""
+        model = make_model()
+        compile_model(model, OPTIMIZERS.SGD(0.1))
+        model.optimizer.build(model.trainable_variables)
+        state = hvd.elastic.KerasState(model, epoch=0, batch=3)
+        counts, seen = [], []
+
+        class Count(keras.callbacks.Callback):
+            def on_epoch_begin(self, epoch, logs=None):
+                counts.append(0)
+
+            def on_train_batch_end(self, batch, logs=None):
+                counts[-1] += 1
+                seen.append(state.batch)
+
+        ours = hvd.elastic.UpdateBatchStateCallback(state)
+        fit(model, own(X), own(Y), BATCH, [*(ours if one is None else one for one in callbacks), Count()], epochs=3)
+        assert seen[:2] == [4, 5] and state.batch == 0, (seen, state.batch)
+        return counts
+
+    class Early(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = True
+
+    assert batches_of(None) == [STEPS - 3, STEPS, STEPS]
+    assert batches_of(Early(), None) == batches_of(None, Early()) == [STEPS - 3], "what others stop stays stopped"
+
+
 def case_what_an_elastic_state_does_not_cover_is_named():
     class OddModel(keras.Sequential):
         pass

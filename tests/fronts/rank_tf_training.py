@@ -311,6 +311,83 @@ def case_sync_batch_normalization_is_that_of_the_whole_batch():
     check_same_on_ranks(model)
 
 
+def case_words_of_keras_2():
+    model = make_model()
+    optimizer = tf.keras.optimizers.SGD(0.1)
+    model.compile(optimizer, "mse", experimental_run_tf_function=False)
+    model.fit(INPUTS[:8], np.zeros((8, 2), np.float32), verbose=0)
+    hvd.broadcast_variables(optimizer.variables() if callable(optimizer.variables) else optimizer.variables, root_rank=0)
+    assert len(optimizer.variables()) >= 1
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "model.keras")
+        model.save(path)
+        assert tf.keras.models.load_model(path).optimizer is not None
+
+
+def case_mixed_precision_with_backward_passes_per_step_trains_alike():
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        model = make_model()
+        start = model.get_weights()
+        optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.01), backward_passes_per_step=2)
+        model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=8, verbose=0)
+        assert any(np.any(a != b) for a, b in zip(start, model.get_weights())), "no step was made"
+        check_same_on_ranks(model)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+
+
+def case_with_backward_passes_per_step_legacy_keras_counts_batches():
+    if KERAS_3:
+        return  # which counts steps itself
+    optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1), backward_passes_per_step=2)
+    fit(make_model(), optimizer, own(INPUTS), own(LABELS), BATCH)
+    assert optimizer.iterations.numpy() % (ROWS // BATCH) == 0 and optimizer.iterations.numpy() > 0
+
+
+def case_a_constant_multiplier_without_staircase_decays_in_each_batch():
+    seen = []
+
+    class Look(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append(float(self.model.optimizer.learning_rate))
+
+    model = make_model()
+    model.compile(tf.keras.optimizers.SGD(0.1), "mse")
+    callbacks = [hvd_keras.callbacks.LearningRateScheduleCallback(0.1, 0.5, staircase=False), Look()]
+    model.fit(INPUTS[:32], np.zeros((32, 2), np.float32), batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
+    np.testing.assert_allclose(seen, [0.1 * 0.5 ** (batch / 4) for batch in range(8)], rtol=1e-5)
+
+
+def case_the_callback_of_notebooks_fits_this_keras():
+    from sparkdl.horovod.tensorflow.keras import LogCallback
+
+    model = make_model()
+    model.compile(tf.keras.optimizers.SGD(0.1), "mse")
+    model.fit(INPUTS[:8], np.zeros((8, 2), np.float32), verbose=0, callbacks=[LogCallback(per_batch_log=True)])
+
+
+def case_after_a_failure_the_first_epoch_has_only_the_batches_that_are_left():
+    model = make_model()
+    model.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.optimizer.build(model.trainable_variables)
+    state = hvd_keras.elastic.KerasState(model, epoch=0, batch=5)
+    counts, done = [], []
+
+    class Count(tf.keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            counts.append(0)
+
+        def on_train_batch_end(self, batch, logs=None):
+            counts[-1] += 1
+            done.append(state.batch)
+
+    callbacks = [hvd_keras.elastic.UpdateBatchStateCallback(state), Count()]
+    model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks)
+    assert counts == [ROWS // BATCH - 5, ROWS // BATCH] and done[:3] == [6, 7, 8] and state.batch == 0, (counts, done)
+
+
 def case_elastic_states():
     variable = tf.Variable(float(RANK))
     state = hvd.elastic.TensorFlowState([variable], batch=RANK)

@@ -199,7 +199,23 @@ def again():
     report("ok")
 
 
+def passes():
+    """In each step another rank makes one backward pass more."""
+    hvd.init()
+    model = torch.nn.Linear(4, 2)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    try:
+        for step in range(4):
+            optimizer.zero_grad()
+            for _ in range(2 if step % 2 == hvd.rank() else 1):
+                model(torch.ones(3, 4)).sum().backward()
+            optimizer.step()
+    except HorovodInternalError as error:
+        report({"error": str(error)})
+
+
 KINDS = {
+    "passes": passes,
     "killed": lambda: die_or_wait(lambda: os.kill(os.getpid(), signal.SIGKILL)),
     "exited": lambda: die_or_wait(lambda: sys.exit(0)),
     "shutdown": lambda: die_or_wait(lambda: (hvd.shutdown(), report({}), sys.exit(0))),

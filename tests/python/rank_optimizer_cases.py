@@ -174,6 +174,39 @@ def case_a_second_backward_adds_up():
     optimizer.zero_grad()
 
 
+def case_several_backward_passes_before_a_step_with_and_without_groups():
+    for groups in (0, 2):
+        model = make_model()
+        options = {"groups": groups} if groups else {}
+        optimizer = hvd.DistributedOptimizer(sgd(model.parameters(), 0.0), model.named_parameters(), **options)
+        for _ in range(3):
+            optimizer.zero_grad()
+            for _ in range(3):
+                one_backward(model)
+            thrice = [p.grad.clone() for p in model.parameters()]
+            optimizer.step()
+            optimizer.zero_grad()
+            one_backward(model)
+            for p, grad in zip(model.parameters(), thrice):
+                torch.testing.assert_close(3 * p.grad, grad)
+            optimizer.step()
+
+
+def case_two_optimizers_of_the_same_parameters_do_not_mix_their_reductions():
+    model, first = wrapped()
+    second = hvd.DistributedOptimizer(sgd(model.parameters(), 0.0))
+    one_backward(model)
+    once = [p.grad.clone() for p in model.parameters()]
+    for optimizer in (second, first, second):
+        for _ in range(5):
+            model.zero_grad()
+            optimizer.zero_grad()
+            one_backward(model)
+            optimizer.synchronize()
+            for p, grad in zip(model.parameters(), once):
+                assert torch.equal(p.grad, grad)
+
+
 def case_clipping():
     model, optimizer = wrapped()
     one_backward(model)

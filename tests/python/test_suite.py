@@ -36,7 +36,7 @@ def test_the_last_line_is_the_count_and_a_table_of_seconds_stands_before_it(scri
     )  # fmt: skip
     assert (code, lines[-1]) == (1, "1 passed, 1 failed, 1 skipped")
     table = [line.split() for line in lines[-5:-2]]
-    assert sorted((name, *counts) for name, _, *counts in table) == [
+    assert sorted((name, *counts) for name, _, _, *counts in table) == [
         ("asan", "0", "1", "0"), ("tsan", "0", "0", "1"), ("unit", "1", "0", "0"),
     ]  # fmt: skip
     assert "   FAILED: sh -c echo why; exit 3" in lines and "   | why" in lines

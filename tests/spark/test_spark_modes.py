@@ -194,6 +194,8 @@ java.lang.IllegalStateException: not this"""
     text = "An error occurred\n: org.apache.spark.SparkException: Job 3 cancelled part of group"
     assert _stage.reason_of(Exception(text)) == "Job 3 cancelled part of group"
     assert _stage.reason_of(KeyError()) == "KeyError"
+    text = "ModuleNotFoundError: No module named 'horovod'"
+    assert _stage.reason_of(Exception(text)).startswith(f"{text}; ") and "PYSPARK_PYTHON" in _stage.reason_of(Exception(text))
 
 
 def test_the_check_tells_what_a_job_could_do(spark, tmp_path):

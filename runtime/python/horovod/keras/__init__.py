@@ -18,7 +18,7 @@ if int(_keras.__version__.split(".")[0]) < 3:
 
 import numpy as _np
 
-from horovod.common import _arrays
+from horovod.common import _arrays, _old_keras
 from horovod.common._lib import ADASUM as Adasum
 from horovod.common._lib import AVERAGE as Average
 from horovod.common._lib import MAX as Max
@@ -56,6 +56,8 @@ from horovod.keras import callbacks, elastic
 from horovod.keras._backend import Compression
 from horovod.keras._optimizer import DistributedOptimizer, PartialDistributedOptimizer, is_distributed, steps_for_all
 from horovod.keras._variables import broadcast_variables
+
+_old_keras.accept(_keras)
 
 __all__ = [
     "Adasum",

@@ -10,19 +10,13 @@ from typing import Any, Iterable, List, Optional, Sequence, Type
 import keras
 
 from horovod.common import basics
+from horovod.common._old_keras import CallableList
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
 from horovod.keras import _backend
 from horovod.keras._variables import unique
 
 Average, Sum = 0, 1
-
-
-class _List(list):
-    """A list of variables that old scripts may call: `optimizer.variables()`."""
-
-    def __call__(self) -> List[Any]:
-        return list(self)
 
 
 class Settings:
@@ -33,7 +27,7 @@ class Settings:
         op: int,
         compression: Any,
         gradient_predivide_factor: float,
-        groups: Optional[int],
+        groups: Any,
         backward_passes_per_step: int,
         average_aggregated_gradients: bool,
         process_set: ProcessSet,
@@ -45,8 +39,12 @@ class Settings:
             raise ValueError("op: only hvd.Average and hvd.Sum are supported by hvd.DistributedOptimizer for Keras")
         if gradient_predivide_factor != 1.0 and op != Average:
             raise ValueError("gradient_predivide_factor is for op=hvd.Average only")
-        if groups is not None and (not isinstance(groups, int) or isinstance(groups, bool) or groups < 0):
-            raise ValueError(f"groups={groups!r}: give the number of groups into which the gradients are to be divided")
+        is_number = isinstance(groups, int) and not isinstance(groups, bool) and groups >= 0
+        is_lists = isinstance(groups, (list, tuple)) and all(isinstance(group, (list, tuple)) for group in groups)
+        if groups is not None and not is_number and not is_lists:
+            raise ValueError(
+                f"groups={groups!r}: give the number of groups into which the gradients are to be divided, or lists of variables"
+            )
         if backward_passes_per_step < 1:
             raise ValueError("backward_passes_per_step must be 1 or more")
         self.op, self.compression, self.groups, self.process_set = op, compression, groups, process_set
@@ -66,6 +64,18 @@ class Settings:
         return {id(variable) for variable in layers + self.local_variables}
 
 
+def _parts_of(places: List[int], variables: Sequence[Any], groups: Any) -> List[List[int]]:
+    """The places, divided into what is reduced together: so many groups, or the lists of variables and one of all others."""
+    if not isinstance(groups, (list, tuple)):
+        return split_list(places, groups or 1) if places else []
+    parts = []
+    for group in groups:
+        members = {id(variable) for variable in group}
+        parts.append([i for i in places if id(variables[i]) in members])
+        places = [i for i in places if id(variables[i]) not in members]
+    return [part for part in [*parts, places] if part]
+
+
 def _reduce(settings: Settings, gradients: Sequence[Any], variables: Sequence[Any], factor: float = 1.0) -> List[Any]:
     """The gradients, reduced; None stays None."""
     results = list(gradients)
@@ -80,7 +90,7 @@ def _reduce(settings: Settings, gradients: Sequence[Any], variables: Sequence[An
         elif settings.scale_local_gradients:
             results[i] = gradient / size
     postscale = settings.postscale * factor
-    for part in split_list(places, settings.groups or 1) if places else ():
+    for part in _parts_of(places, variables, settings.groups):
         received = _backend.grouped_allreduce(
             [gradients[i] for i in part],
             # Variables are matched by position, not by path, because Keras counts layers' names in each process.
@@ -170,7 +180,7 @@ class _Distributed:
 
     @property
     def variables(self) -> List[Any]:
-        return _List(super().variables)
+        return CallableList(super().variables)
 
     @property
     def lr(self) -> Any:

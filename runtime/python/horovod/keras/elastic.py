@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, Optional
 import keras
 
 from horovod.common import _arrays, _coverage, basics
+from horovod.common._epoch_rest import EpochRest
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.process_sets import ProcessSet
 from horovod.keras import _backend
@@ -104,29 +105,29 @@ class CommitStateCallback(keras.callbacks.Callback):
 
 
 class UpdateBatchStateCallback(keras.callbacks.Callback):
-    """Keeps state.batch at the number of batches of this epoch that are done, and shortens the first epoch after a failure to those
-    that are left."""
+    """Keeps state.batch at the number of batches of this epoch that are done. After a failure the first epoch has only those that
+    are left, of which the data begins anew."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
-        self._steps: Optional[int] = None
+        self._rest = EpochRest()
+        self._is_first = True
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._steps = None
+        self._is_first = True
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        if self.params.get("steps"):
-            if self._steps is None:
-                self._steps = self.params["steps"]
-                self.params["steps"] = self._steps - self.state.batch
-            else:
-                self.params["steps"] = self._steps
+        self._rest.begin(self.params.get("steps"), self.state.batch if self._is_first else 0)
+        self._is_first = False
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.state.batch = batch + 1
+        self.state.batch = self._rest.done(batch)
+        if self._rest.is_through(self.state.batch):
+            self._rest.stop(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._rest.end(self.model)
         self.state.batch = 0
 
 

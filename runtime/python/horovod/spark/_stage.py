@@ -1,6 +1,7 @@
 """The stage of Spark whose tasks start a job's agents, on a thread of its own."""
 
 import re
+import sys
 import threading
 from typing import Callable, List, Optional
 
@@ -11,6 +12,12 @@ _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*(?:Error|Exception|Inter
 # Java puts the name of the exception before its message.
 _CLASS = re.compile(r"^:? *(?:[a-z]\w*\.)+\w+(?:Exception|Error): *")
 _JAVA = ("java.", "org.apache.", "py4j.", "Caused by")
+# The driver has the package, or this would not run.
+_NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(?:horovod|sparkdl)")
+_OTHER_PYTHON = (
+    "; Spark's tasks run another Python than the driver. Set PYSPARK_PYTHON, before the session begins, to a Python of "
+    f"the executors that has hvdrun installed; the driver's is {sys.executable}"
+)
 
 
 def reason_of(error: BaseException) -> str:
@@ -18,7 +25,8 @@ def reason_of(error: BaseException) -> str:
     text = str(error).strip()
     for found in _RAISED.finditer(text):
         if not found.group(0).startswith(_JAVA) and found.group(1) != "PythonException":
-            return f"{found.group(1)}: {found.group(2)}".strip()
+            told = f"{found.group(1)}: {found.group(2)}".strip()
+            return told + (_OTHER_PYTHON if _NO_PACKAGE.match(told) else "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = next((line for line in lines if "Job aborted" in line or "cancelled" in line), lines[0] if lines else "")
     return _CLASS.sub("", told).lstrip(": ") or type(error).__name__

@@ -14,6 +14,9 @@ Start it with `hvdrun -np 4 python script.py`. Without hvdrun a script is a job 
 
 from typing import Any
 
+import tensorflow as _tf
+
+from horovod.common import _old_keras
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow import mpi_ops, util
@@ -88,6 +91,9 @@ def __getattr__(name: str) -> Any:
         return SyncBatchNormalization
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
+
+if _tf.keras.Model.__module__.partition(".")[0] == "keras":  # not legacy Keras, which has these words itself
+    _old_keras.accept(_tf.keras)
 
 __all__ = [
     "Adasum",

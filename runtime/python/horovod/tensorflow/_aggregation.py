@@ -10,7 +10,8 @@ from horovod.tensorflow.util import key_of
 class LocalAggregation:
     """Sums gradients in variables, and reduces them at every n-th call; works in graphs and outside.
 
-    The counter says how many passes are in the sums.
+    The counter says how many passes are in the sums. It is 0 again as soon as they are reduced, and not when they are
+    applied, because a LossScaleOptimizer skips that when they are not finite.
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class LocalAggregation:
                     )
 
     def compute_gradients(self, gradients: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
-        """What to apply: the reduced sums at every n-th call, zeros-like sums otherwise (see `should_apply`)."""
+        """What to apply: the reduced sums at every n-th call, zeros otherwise. So whoever looks whether they are finite finds
+        the same on all ranks."""
         for gradient in gradients:
             if isinstance(gradient, tf.IndexedSlices) and not self._sparse_as_dense:
                 raise ValueError(
@@ -66,8 +68,17 @@ class LocalAggregation:
             count = self.counter.assign_add(1)
         with tf.control_dependencies([tf.convert_to_tensor(count)]):
             values = [tf.identity(total) for total in sums]
-            is_full = tf.equal(tf.identity(self.counter), self.backward_passes_per_step)
-        result = tf.cond(is_full, lambda: self._reduced(values, [variables[i] for i in there]), lambda: values)
+            is_full = tf.greater_equal(tf.identity(self.counter), self.backward_passes_per_step)
+
+        def full() -> List[Any]:
+            reduced = self._reduced(values, [variables[i] for i in there])
+            with tf.control_dependencies([*reduced, is_full]):
+                begun_anew = tf.convert_to_tensor(self.counter.assign(0))
+            with tf.control_dependencies([begun_anew]):
+                return [tf.identity(value) for value in reduced]
+
+        result = tf.cond(is_full, full, lambda: [tf.zeros_like(value) for value in values])
+        result = result if isinstance(result, (list, tuple)) else [result]
         results: List[Any] = [None] * len(dense)
         for i, value in zip(there, result):
             results[i] = value
@@ -83,16 +94,20 @@ class LocalAggregation:
             results = [value / tf.cast(self.backward_passes_per_step, value.dtype) for value in results]
         return [tf.convert_to_tensor(value) for value in results]
 
-    def apply_gradients(self, apply: Callable[[], Any], *dependencies: Any) -> Any:
-        """Calls `apply` at every n-th call, after which the counter begins anew."""
+    def apply_gradients(self, apply: Callable[[], Any], steps: Any, *dependencies: Any) -> Any:
+        """Calls `apply` after every n-th compute_gradients(). `steps`, the variable that counts the calls of apply_gradients,
+        or None, grows in the others too, as with Horovod: what a script plans by it counts batches."""
 
         def apply_now() -> Any:
             done = apply()
             with tf.control_dependencies([done] if isinstance(done, (tf.Operation, tf.Tensor)) else []):
-                reset = self.counter.assign(0)
-            with tf.control_dependencies([tf.convert_to_tensor(reset)]):
                 return tf.constant(True)
 
+        def count() -> Any:
+            counted = [] if steps is None else [tf.convert_to_tensor(steps.assign_add(1))]
+            with tf.control_dependencies(counted):
+                return tf.constant(False)
+
         with tf.control_dependencies([d for d in dependencies if isinstance(d, (tf.Operation, tf.Tensor))]):
-            is_full = tf.equal(tf.identity(self.counter), self.backward_passes_per_step)
-        return tf.cond(is_full, apply_now, lambda: tf.constant(False))
+            has_reduced = tf.equal(tf.identity(self.counter), 0)
+        return tf.cond(has_reduced, apply_now, count)

@@ -77,8 +77,9 @@ class _DistributedOptimizer(_LegacyOptimizer):
         if self._agg_helper is None:
             return self._optimizer.apply_gradients(*args, **kwargs)
         pairs = list(args[0] if args else kwargs["grads_and_vars"])
+        global_step = args[1] if len(args) > 1 else kwargs.get("global_step")
         return self._agg_helper.apply_gradients(
-            lambda: self._optimizer.apply_gradients(*args, **kwargs), *[g for g, _ in pairs]
+            lambda: self._optimizer.apply_gradients(*args, **kwargs), global_step, *[g for g, _ in pairs]
         )
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:

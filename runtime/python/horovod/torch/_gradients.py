@@ -15,6 +15,7 @@ import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from horovod.common import _lib, _wait
 from horovod.common.process_sets import ProcessSet, number_of
@@ -88,12 +89,19 @@ def _shape_that_travels(shape: torch.Size, memory_format: Any) -> Sequence[int]:
     return shape
 
 
+# The hook of each parameter that has one.
+_HOOKS: Any = WeakTensorKeyDictionary()
+
+
+_NO_PLAN = (None, None, None, None, None, 0)
+
+
 class _Gradient:
     """_Gradient is one parameter's gradient."""
 
     __slots__ = (
         "p", "name", "settings", "common", "priority", "passes_left", "group",
-        "plan", "dtype", "device", "shape", "format", "size_bytes", "grad", "finish", "was_sparse",
+        "plan", "dtype", "device", "shape", "format", "size_bytes", "grad", "finish", "was_sparse", "is_again", "other",
     )  # fmt: skip
 
     def __init__(self, p: torch.Tensor, name: str, settings: Settings, common: Collection, priority: int) -> None:
@@ -111,15 +119,33 @@ class _Gradient:
         self.shape: Any = None
         self.format: Any = None
         self.size_bytes = 0
+        # Whether the reductions have the name of those that follow another one before the step; and what is above of the
+        # plan with the other name.
+        self.is_again = False
+        self.other: Any = _NO_PLAN
         # These are set while the operation is in flight: the owner of its memory, and the work to do at its end.
         self.grad: Any = None
         self.finish: Optional[Callable[[], None]] = None
         self.was_sparse = False
 
+    @property
+    def operation(self) -> str:
+        return self.name + ".again" if self.is_again else self.name
+
+    def set_again(self, is_again: bool) -> None:
+        """Takes the plan with the other name, where this is another one."""
+        if is_again != self.is_again:
+            own = (self.plan, self.dtype, self.device, self.shape, self.format, self.size_bytes)
+            self.plan, self.dtype, self.device, self.shape, self.format, self.size_bytes = self.other
+            self.other, self.is_again = own, is_again
+
+    def forget_plans(self) -> None:
+        self.dtype, self.other = None, _NO_PLAN
+
     def plan_for(self, dtype: int, shape: Sequence[int]) -> _lib.Plan:
         settings = self.settings
         return _lib.Plan(
-            _lib.ALLREDUCE, dtype, shape, "allreduce." + self.name, settings.op, 0, settings.prescale,
+            _lib.ALLREDUCE, dtype, shape, "allreduce." + self.operation, settings.op, 0, settings.prescale,
             settings.postscale, number_of(settings.process_set), (), self.priority,
         )  # fmt: skip
 
@@ -204,7 +230,7 @@ class _Gradient:
     def _start_sparse(self, grad: torch.Tensor) -> None:
         settings = self.settings
         scaled = grad if settings.prescale * settings.postscale == 1.0 else grad * settings.prescale * settings.postscale
-        result = _sparse.start(scaled, self.name, settings.op, settings.process_set, settings.compression)
+        result = _sparse.start(scaled, self.operation, settings.op, settings.process_set, settings.compression)
         self.grad = scaled
 
         def finish() -> None:
@@ -261,6 +287,9 @@ def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
             # unchanged, and adds the average of the new part.
             if settings.op != _lib.AVERAGE:
                 raise AssertionError(_REDUCED_ALREADY)
+            owner = common.owner()
+            if owner is not None:
+                owner.set_again(True)
             common.is_synchronized = False
         gradient.passes_left = left
         if left == 0:
@@ -289,6 +318,7 @@ class Reducer:
         self._groups: List[_GradientGroup] = []
         self._handles: List[_lib.HandleArray] = []  # of gradients in groups, group by group
         self._hooks: List[Any] = []
+        self._is_again = False  # guarded by common.lock
         # A parameter outlives this reducer when the script makes another optimizer for it.
         weakref.finalize(self, _end, self.common, self._hooks)
 
@@ -313,8 +343,14 @@ class Reducer:
                 new[p].group = self._groups[-1]
         self._grow_batch(len(self.gradients) + len(new))
         for p, gradient in new.items():
+            gradient.set_again(self._is_again)
             self.gradients[p] = gradient
-            self._hooks.append(p.register_post_accumulate_grad_hook(_hook_of(gradient)))
+            # Two optimizers of one parameter would both reduce its gradient, at once. The newest takes over; the other one
+            # finds the gradient in its step.
+            if p in _HOOKS:
+                _HOOKS[p].remove()
+            _HOOKS[p] = p.register_post_accumulate_grad_hook(_hook_of(gradient))
+            self._hooks.append(_HOOKS[p])
 
     def _grow_batch(self, capacity: int) -> None:
         common = self.common
@@ -336,6 +372,25 @@ class Reducer:
             with contextlib.suppress(Exception):
                 self.finish()
             raise
+
+    def start_over(self) -> None:
+        """A step, or zero_grad, has come: what backward makes from now on is new."""
+        self.common.is_synchronized = False
+        if self._is_again:
+            self.set_again(False)
+
+    def set_again(self, is_again: bool) -> None:
+        """Gives the reductions the names of those that are the first before a step, or of those that follow them. Ranks with
+        another number of backward passes wait for each other then, and are told, where their sums would be mixed.
+        Thread: any."""
+        with self.common.lock:
+            if is_again == self._is_again:
+                return
+            for gradient in self.gradients.values():
+                gradient.set_again(is_again)
+            for group in self._groups:
+                group.group = None  # made of the members' plans
+            self._is_again = is_again
 
     def complete(self) -> None:
         """Waits for what start_all() has started: all gradients are reduced then."""
@@ -419,8 +474,9 @@ class Reducer:
 
     def _forget_plans(self) -> None:
         self.common.start_bytes = None
+        self.set_again(False)
         for gradient in self.gradients.values():
-            gradient.dtype = None
+            gradient.forget_plans()
         for group in self._groups:
             group.group = None
 

@@ -142,9 +142,9 @@ class _DistributedMixin(NamedMixin):
                 if common.is_synchronized and common.is_by_user:
                     warnings.warn(_TWO_SYNCHRONIZATIONS, stacklevel=2)
                 self._hvd_complete()
-        common.is_synchronized = False
+        self._hvd_reducer.start_over()
         result = super().step() if reduced_closure is None else super().step(reduced_closure)
-        common.is_synchronized = False
+        self._hvd_reducer.start_over()
         return result
 
     def _hvd_reduce_loss(self, loss: Any) -> Any:
@@ -172,7 +172,7 @@ class _DistributedMixin(NamedMixin):
                 "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
                 "optimizer.synchronize(). This is prohibited as it can cause a race condition."
             )
-        common.is_synchronized = False
+        self._hvd_reducer.start_over()
         super().zero_grad(*args, **kwargs)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
@@ -191,7 +191,7 @@ class _DistributedMixin(NamedMixin):
         """Calls the wrapped optimizer's load_state_dict. Reductions in flight are waited for and forgotten."""
         with contextlib.suppress(Exception):  # of an operation whose result nobody wants
             self._hvd_reducer.finish()
-        self._hvd_reducer.common.is_synchronized = False
+        self._hvd_reducer.start_over()
         with self._hvd_shared():
             super().load_state_dict(*args, **kwargs)
 

@@ -94,7 +94,8 @@ class _Distributed:
         elif hasattr(self, "_create_all_weights"):
             with tf.init_scope():
                 self._create_all_weights([v for _, v in pairs])
-        return self._agg_helper.apply_gradients(lambda: apply(pairs, *args, **kwargs), *[g for g, _ in pairs])
+        steps = getattr(self, "iterations", None)
+        return self._agg_helper.apply_gradients(lambda: apply(pairs, *args, **kwargs), steps, *[g for g, _ in pairs])
 
     def register_local_var(self, var: Any) -> None:
         """The gradient of this variable is not reduced."""

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from horovod.common import _arrays, _coverage, _lib, basics
+from horovod.common._epoch_rest import EpochRest
 from horovod.tensorflow.elastic import TensorFlowKerasState
 from horovod.tensorflow.functions import broadcast_variables
 from horovod.tensorflow.util import key_of
@@ -80,7 +81,6 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         if callable(multiplier):
             self.multiplier = multiplier
         else:
-            self.staircase = True
             self.multiplier = lambda epoch: multiplier ** (epoch - start_epoch)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
@@ -194,28 +194,29 @@ class CommitStateCallback(tf.keras.callbacks.Callback):
 
 
 class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
-    """Keeps state.batch at the number of batches of this epoch that are done, and shortens the first epoch after a failure."""
+    """Keeps state.batch at the number of batches of this epoch that are done. After a failure the first epoch has only those that
+    are left, of which the data begins anew."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
-        self._steps: Optional[int] = None
+        self._rest = EpochRest()
+        self._is_first = True
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._steps = None
+        self._is_first = True
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        if self.params.get("steps"):
-            if self._steps is None:
-                self._steps = self.params["steps"]
-                self.params["steps"] = self._steps - self.state.batch
-            else:
-                self.params["steps"] = self._steps
+        self._rest.begin(self.params.get("steps"), self.state.batch if self._is_first else 0)
+        self._is_first = False
 
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.state.batch = batch + 1
+        self.state.batch = self._rest.done(batch)
+        if self._rest.is_through(self.state.batch):
+            self._rest.stop(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._rest.end(self.model)
         self.state.batch = 0
 
 

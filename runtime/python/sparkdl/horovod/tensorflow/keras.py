@@ -1,11 +1,15 @@
 """A Keras callback that shows training's progress on the driver."""
 
+import os
 import time
 from typing import Any, Dict, Optional
 
-import keras
-
 from sparkdl.horovod import log_to_driver
+
+if os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true"):  # as TensorFlow reads it
+    from tensorflow import keras
+else:
+    import keras
 
 __all__ = ["LogCallback"]
 

@@ -1,0 +1,40 @@
+"""Two words of Keras 2 that Horovod's examples, and so most scripts, have, and that Keras 3 refuses."""
+
+import functools
+from typing import Any, List
+
+
+class CallableList(list):
+    """A list of variables that old scripts may call: `optimizer.variables()`."""
+
+    def __call__(self) -> List[Any]:
+        return list(self)
+
+
+def _owner(kind: type, name: str) -> type:
+    """The class that has this attribute itself. Only there may it be replaced: Keras looks whether a class has another
+    compile() than the one of that class, and does not compile its models when they are loaded."""
+    return next(base for base in kind.__mro__ if name in vars(base))
+
+
+def accept(keras: Any) -> None:
+    """`optimizer.variables()` is the list that `optimizer.variables` is, and `compile(experimental_run_tf_function=...)` is as
+    without it: it chose between two ways of Keras 2 to run a step. Harmless when it is called again."""
+    optimizer, trainer = _owner(keras.optimizers.Optimizer, "variables"), _owner(keras.Model, "compile")
+    variables, compile_model = vars(optimizer)["variables"], vars(trainer)["compile"]
+    if isinstance(variables, property) and not hasattr(variables.fget, "_hvd_inner"):
+
+        @functools.wraps(variables.fget)
+        def callable_variables(self: Any) -> CallableList:
+            return CallableList(variables.fget(self))
+
+        callable_variables._hvd_inner = variables.fget
+        optimizer.variables = property(callable_variables)
+    if not hasattr(compile_model, "_hvd_inner"):
+
+        @functools.wraps(compile_model)
+        def tolerant_compile(self: Any, *args: Any, experimental_run_tf_function: Any = None, **kwargs: Any) -> Any:
+            return compile_model(self, *args, **kwargs)
+
+        tolerant_compile._hvd_inner = compile_model
+        trainer.compile = tolerant_compile
