@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 
 #include <nlohmann/json.hpp>
 
@@ -14,6 +17,7 @@
 #include "launcher/report/listing.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
+#include "runtime/base/replace_file.h"
 
 namespace hvd::cli {
 namespace {
@@ -44,10 +48,28 @@ std::string table_of(const std::vector<JobRecord>& jobs) {
   std::vector<std::vector<std::string>> rows;
   for (const JobRecord& job : jobs) {
     rows.push_back({job.engine_job.empty() ? std::to_string(job.id) : job.engine_job, job.name, job.cluster, job.tool,
-                    nodes_of(job), state_name(job.state), exit_code_of(job)});
+                    nodes_of(job), was_stopped(job) ? "stopped" : state_name(job.state), exit_code_of(job)});
   }
   return listing({{"Id", true}, {"Name"}, {"Cluster"}, {"Tool"}, {"Nodes", true}, {"State"}, {"Exit code", true}},
                  rows);
+}
+
+// Returns what has happened to a job that has come into its state.
+std::string change_of(const JobRecord& job) {
+  switch (job.state) {
+    case ExecutionState::kQueued:
+      return "was queued";
+    case ExecutionState::kRunning:
+      return "began to run";
+    case ExecutionState::kTerminating:
+      return "was asked to stop";
+    case ExecutionState::kSucceeded:
+      return "succeeded";
+    case ExecutionState::kFailed:
+      break;
+  }
+  return was_stopped(job) ? "was stopped"
+                          : "failed" + (job.exit_code ? " with exit code " + std::to_string(*job.exit_code) : "");
 }
 
 // Handles the death of the job's supervisor while a user waits for the job.
@@ -167,8 +189,10 @@ Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
   const auto tell = [&state](const JobRecord& job) -> Result<void> {
     if (job.state != state) {
       state = job.state;
-      std::cerr << "hvdrun: job " << job.name << " is " << state_name(state) << " since " << utc_text(job.changed_ms)
-                << "\n";
+      std::cerr << "hvdrun: job " << job.name << " " << change_of(job) << " at " << utc_text(job.changed_ms) << "\n";
+      if (job.state == ExecutionState::kFailed && !was_stopped(job) && !job.error.message.empty()) {
+        std::cerr << "hvdrun:   " << job.error.message << "\n";
+      }
     }
     return {};
   };
@@ -191,6 +215,37 @@ Result<int> remove_job(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
   HVD_TRY(job.engine_job.empty() ? place.store.remove_job(job.id) : place.engine_jobs.remove(job.engine_job));
   HVD_TRY(place.dir.remove_run(job.uuid));
+  return 0;
+}
+
+Result<int> report_job(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
+  if (!job.engine_job.empty()) {
+    return Error(Code::kInvalid, "job " + job.name + " is Slurm's; its page is where --report of its submission says");
+  }
+  std::error_code failed;
+  const std::string path = place.dir.page_of(job.uuid);
+  const std::filesystem::path page = std::filesystem::canonical(path, failed);
+  if (failed) {
+    return Error(Code::kNotFound,
+                 "job " + job.name + " has no page" +
+                     (has_ended(job.state) ? ": " + path + ": " + failed.message()
+                                           : " before its ranks begin; it is " + std::string(state_name(job.state))));
+  }
+  if (options.out.empty()) {
+    std::cout << page.string() << "\n";
+    return 0;
+  }
+  std::ifstream file(page, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) {
+    return Error(Code::kSystem, "cannot read " + page.string());
+  }
+  if (options.out == "-") {
+    std::cout << text;
+    return 0;
+  }
+  HVD_TRY(replace_file(options.out, text));
   return 0;
 }
 

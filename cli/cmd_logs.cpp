@@ -177,6 +177,17 @@ Result<int> list_files(ServicePlace& place, const ServiceOptions& options) {
   return 0;
 }
 
+// Without --file it is standard output that is shown, which seldom tells why a job has failed.
+void name_errors_file(const JobRecord& job, const ServiceOptions& options) {
+  const bool is_default = options.file.empty() && options.node.empty() && options.rank < 0;
+  std::error_code failed;
+  const auto size = std::filesystem::file_size(job.output + "/stderr.txt", failed);
+  if (is_default && job.state == ExecutionState::kFailed && options.directory == "stdouterr" && !failed && size > 0) {
+    std::cerr << "hvdrun: job " << job.name << " has failed; its standard error: hvdrun logs " << job.name
+              << " --file stderr.txt\n";
+  }
+}
+
 Result<int> show_log(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY_ASSIGN(const JobRecord begun, place.job(options.job));
   HVD_TRY_ASSIGN(const std::string name, options.rank >= 0 ? Result<std::string>("rank " + std::to_string(options.rank))
@@ -192,12 +203,13 @@ Result<int> show_log(ServicePlace& place, const ServiceOptions& options) {
   } else {
     HVD_TRY(look(begun));
   }
+  HVD_TRY_ASSIGN(const JobRecord job, place.again(begun));
   if (!shown.has_found()) {
-    HVD_TRY_ASSIGN(const JobRecord job, place.again(begun));
     return Error(Code::kNotFound, "The file \"" + shown_text(name) + "\" not found for the " +
                                       (has_ended(job.state) ? "completed" : state_name(job.state)) +
                                       " job; hvdrun files " + job.name + " shows those that there are");
   }
+  name_errors_file(job, options);
   return 0;
 }
 

@@ -31,7 +31,9 @@ std::vector<NodeView> imagined_views(const Placement& placement, const Placement
     const NodePlan& node = placement.node_of(agent.ranks.front().rank);
     NodeView view;
     view.opened.is_local = hvd::launch::is_here(node.host);
-    view.opened.node_address = view.opened.is_local ? "" : "<address of " + node.host.name + ">";
+    // Ranks of one node meet at its loopback address; of several nodes, at one that only the agents name.
+    view.opened.node_address =
+        placement.nodes.size() == 1 && view.opened.is_local ? "" : "<address of " + node.host.name + ">";
     view.opened.launcher_address = view.opened.is_local ? "" : "<address of this host>";
     view.ready.socket_path = "<made at start>/agent";
     view.ready.reserved_port = 0;

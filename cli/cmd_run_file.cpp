@@ -59,9 +59,7 @@ class FileJob {
       HVD_TRY(observer_->on_output(kept_at_, run_));
       HVD_TRY(observer_->on_preparing());
     }
-    if (!job_.page.empty()) {
-      page_.emplace(job_.page, clock_);
-    }
+    records_.emplace(job_, clock_, observer_ != nullptr && observer_->keeps_page_private());
     for (int node = 0; node < nodes_.size; ++node) {
       prepared_.insert(node);
     }
@@ -91,8 +89,6 @@ class FileJob {
   }
 
  private:
-  [[nodiscard]] PageFile* page() { return page_ ? &*page_ : nullptr; }
-
   enum class Nodes : std::uint8_t { kThere, kLeft, kLost };  // at the end of the ranks
 
   // Lays the job out on the hosts that there are now.
@@ -175,6 +171,7 @@ class FileJob {
   // Returns the settings that all steps on nodes, rather than of ranks, share.
   [[nodiscard]] JobSpec node_step() const {
     JobSpec spec = job_;
+    spec.sync_back.clear();  // what ranks make comes home after them
     spec.hosts.clear();
     spec.size = nodes_.size;
     if (spec.launcher == LauncherKind::kMpi) {
@@ -227,7 +224,11 @@ class FileJob {
     words.early_exit = kSetUpFailed;
     words.is_silent = true;
     words.is_per_node = true;
-    return run_step({spec, nodes_, programs, reporter_with(memory, words), {}, {}, {}, &is_to_be_requeued_, page()});
+    JobStep step{spec, nodes_, programs, reporter_with(memory, words)};
+    step.is_to_be_requeued = &is_to_be_requeued_;
+    step.records = &*records_;
+    step.name = "preparation";
+    return run_step(step);
   }
 
   Result<int> run_ranks(StepMemory& memory, Duration took) {
@@ -258,7 +259,7 @@ class FileJob {
     step.late_programs = [this, &memory](const Placement& placement, const std::map<int, NodeView>& views, int node,
                                          StartMessage& start) { join(placement, views, node, memory, start); };
     step.is_to_be_requeued = &is_to_be_requeued_;
-    step.page = page();
+    step.records = &*records_;
     if (observer_ != nullptr) {
       step.host_source = [this](EventLoop& loop) { return observer_->host_source(loop); };
     }
@@ -422,8 +423,8 @@ class FileJob {
   std::string kept_at_;     // empty: no files
   std::vector<JobNodeFacts> facts_;
   const SteadyClock clock_;
-  std::optional<PageFile> page_;    // of the whole job; none: it has no page
-  bool is_to_be_requeued_ = false;  // by Slurm, when all is cleaned up
+  std::optional<JobRecords> records_;  // of the whole job, from its beginning on
+  bool is_to_be_requeued_ = false;     // by Slurm, when all is cleaned up
 };
 
 }  // namespace

@@ -40,6 +40,8 @@ Result<int> serve(const ServiceOptions& options) {
       return run_on_node(place, options);
     case Verb::kAttach:
       return attach_to_job(place, options);
+    case Verb::kReport:
+      return report_job(place, options);
     case Verb::kSupervise:
       break;
   }

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <chrono>
 #include <iostream>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/options/job_file_settings.h"
@@ -125,7 +126,10 @@ Result<int> submit_job(const CliOptions& options) {
     forget(place.dir, record.uuid);
     return added.error();
   }
-  record = std::move(added).value();
+  const std::string wanted = std::exchange(record, std::move(added).value()).name;
+  if (record.name != wanted) {
+    std::cerr << "hvdrun: this job is named " << record.name << ", because there is a job " << wanted << " already\n";
+  }
   if (const auto started = start_supervisor(place.dir, record, lock); !started.ok()) {
     static_cast<void>(place.store.request_stop(record.id));
     static_cast<void>(place.store.remove_job(record.id));

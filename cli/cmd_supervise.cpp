@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -80,6 +81,9 @@ class SupervisedJob final : public FileJobObserver {
   }
 
   Result<void> on_preparing() override { return tell(Phase::kPreparing); }
+  [[nodiscard]] bool keeps_page_private() const override {
+    return options_.job.page == place_.dir.page_of(record_.uuid);
+  }
   Result<void> on_ranks() override { return tell(Phase::kStarted); }
 
   void on_nodes(const JobLayout& layout, const std::vector<JobNodeFacts>& facts) override {
@@ -138,8 +142,22 @@ class SupervisedJob final : public FileJobObserver {
     return read_job_file_flags(flags, options_);
   }
 
+  // Each job has a page. One that cannot be kept is told by who writes it, and harms nothing.
+  void keep_page() {
+    const std::string path = place_.dir.page_of(record_.uuid);
+    if (options_.job.page.empty()) {
+      options_.job.page = path;
+      return;
+    }
+    const std::string& wanted = options_.job.page;
+    const std::string target = wanted.front() == '/' ? wanted : options_.job.cwd + "/" + wanted;
+    std::error_code ignored;
+    std::filesystem::create_symlink(target, path, ignored);
+  }
+
   Result<int> run_to_end() {
     HVD_TRY(read_ticket_of_job());
+    keep_page();
     options_.job.shows_ranks = false;
     options_.job.color = {};
     options_.job.live = false;

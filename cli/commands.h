@@ -28,6 +28,8 @@ class FileJobObserver {
   virtual Result<void> on_preparing() = 0;
   // What is known of the nodes; of a node that is not there any more it has no address.
   virtual void on_nodes(const launch::JobLayout& layout, const std::vector<launch::JobNodeFacts>& facts) = 0;
+  // The job's page is kept among hvdrun's own files, which only the user may read.
+  [[nodiscard]] virtual bool keeps_page_private() const { return false; }
   // Its processes are about to be started.
   virtual Result<void> on_ranks() = 0;
   // Returns what says which hosts join the running job and leave it; null: what the command line says.

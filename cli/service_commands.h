@@ -20,6 +20,7 @@ Result<int> show_job(ServicePlace& place, const ServiceOptions& options);
 Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options);
 Result<int> stop_job(ServicePlace& place, const ServiceOptions& options);
 Result<int> remove_job(ServicePlace& place, const ServiceOptions& options);
+Result<int> report_job(ServicePlace& place, const ServiceOptions& options);
 Result<int> list_nodes(ServicePlace& place, const ServiceOptions& options);
 Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options);
 

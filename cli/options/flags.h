@@ -21,6 +21,7 @@ struct Flags {
   std::string config_file;
   std::optional<double> start_timeout_s;
   double timeout_s = 0;
+  std::optional<double> stacks_on_stall_s;
   double grace_s = 10;
   std::optional<double> heartbeat_s;
   double reconnect_timeout_s = 60;
@@ -40,6 +41,7 @@ struct Flags {
   std::vector<double> cooldown_range_s;
   std::string output_filename;
   std::string report;
+  std::string spans;
   std::string output_rotate;
   bool timestamps = false;
   std::string color = "auto";
@@ -47,6 +49,10 @@ struct Flags {
   std::string bind = "none";
   std::string input;  // a rank's number, "all", "none"; empty: the default
   std::string metrics_file;
+  std::string metrics_listen;
+  std::string metrics_token;
+  std::string sync;  // the folder; empty: none
+  std::vector<std::string> sync_back;
   bool no_tags = false;
   bool gather = false;
   bool quiet = false;

@@ -9,6 +9,7 @@
 #include <map>
 #include <string_view>
 
+#include "cli/options/metrics_options.h"
 #include "cli/options/out_file.h"
 #include "launcher/allocations/allocation.h"
 #include "launcher/command/rsh_template.h"
@@ -241,8 +242,6 @@ void apply_slurm(launch::Allocation found, bool is_asked_for, launch::JobSpec& j
   job.slots_from = std::move(found.slots_from);
 }
 
-// Takes the hosts of the batch system's or cloud's job in which hvdrun runs, where nothing else says where the ranks
-// are to be.
 // Returns the file of the job's page; empty: none.
 Result<std::string> page_of(const Flags& flags) {
   if (!flags.report.empty()) {
@@ -251,6 +250,17 @@ Result<std::string> page_of(const Flags& flags) {
   return flags.report;
 }
 
+Result<void> take_spans(const Flags& flags, launch::JobSpec& job) {
+  if (!flags.spans.empty()) {
+    HVD_TRY(check_out_file("--spans", flags.spans, ".json"));
+    job.spans = flags.spans;
+    job.trace_parent = launch::value_in(own_environment(), "TRACEPARENT");
+  }
+  return {};
+}
+
+// Takes the hosts of the batch system's or cloud's job in which hvdrun runs, where nothing else says where the ranks
+// are to be.
 Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY_ASSIGN(const std::string wanted, engine_of(flags, job.launcher));
   if (wanted == "none") {
@@ -528,6 +538,9 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   HVD_TRY(apply_input(flags.input, job));
   job.start_timeout = seconds_of(start_timeout_s);
   job.timeout = seconds_of(flags.timeout_s);
+  job.is_silence_a_stall = flags.stacks_on_stall_s.has_value();
+  job.stall_after = flags.stacks_on_stall_s ? seconds_of(*flags.stacks_on_stall_s)
+                                            : launch::stall_check_time(job.user_env, job.environment);
   job.grace = seconds_of(flags.grace_s);
   job.heartbeat = seconds_of(heartbeat_s);
   job.reconnect_timeout = seconds_of(flags.reconnect_timeout_s);
@@ -536,6 +549,12 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.gather = flags.gather;
   job.timestamps = flags.timestamps;
   job.metrics_file = flags.metrics_file;
+  HVD_TRY_ASSIGN(job.metrics_place, metrics_place_of(flags));
+  job.sync_dir = flags.sync;
+  job.sync_back = flags.sync_back;
+  if (job.sync_dir.empty() && !job.sync_back.empty()) {
+    return Error(Code::kInvalid, "--sync-back says nothing without --sync: ranks write where they run");
+  }
   job.color = {wants_color(flags, STDOUT_FILENO), wants_color(flags, STDERR_FILENO)};
   job.live = has_able_terminal();
   job.answers = ::isatty(STDIN_FILENO) == 1;
@@ -547,6 +566,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
     HVD_TRY_ASSIGN(job.output_rotation, launch::parse_output_rotation(flags.output_rotate));
   }
   HVD_TRY_ASSIGN(job.page, page_of(flags));
+  HVD_TRY(take_spans(flags, job));
   job.quiet = flags.quiet;
   job.verbose = flags.verbose;
   job.ssh_port = flags.ssh_port;

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/options/job_settings.h"
+#include "cli/options/option_words.h"
 #include "cli/options/options.h"
 #include "launcher/process/spawn.h"
 
@@ -25,15 +26,12 @@ Result<bool> read_words(CLI::App& app, std::vector<std::string> words, const std
   bool help = false;
   app.add_flag("-h,--help", help, "Show this, and end");
   words.erase(words.begin());
-  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
-  try {
-    app.parse(words);
-  } catch (const CLI::ParseError& error) {
-    return Error(Code::kInvalid, std::string(error.what()) + "; as in: " + usage);
+  if (const auto read = parse_words(app, std::move(words)); !read.ok()) {
+    return with_usage(read.error(), usage);
   }
   if (help) {
     options.command = Command::kHelp;
-    options.help_text = "usage: " + usage + "\n" + app.help();
+    options.help_text = command_help(app, usage);
   }
   return help;
 }
@@ -51,7 +49,7 @@ Result<CliOptions> parse_stacks(std::vector<std::string> words) {
   app.add_flag("--native", options.stacks.native,
                "Also frames of C and C++; each rank is stopped for as long as it is read");
   app.add_flag("--json", options.stacks.json, "As JSON: one object for each rank");
-  HVD_TRY(read_words(app, std::move(words), "hvdrun stacks [JOB] [--native] [--json]", options));
+  HVD_TRY(read_words(app, std::move(words), "stacks [JOB] [--native] [--json]", options));
   return options;
 }
 
@@ -66,7 +64,7 @@ Result<CliOptions> parse_top(std::vector<std::string> words) {
   app.add_option("job", top.job, kJob)->type_name("JOB");
   app.add_flag("--once", top.once, "Show it once, and end");
   app.add_flag("--json", top.json, "As JSON, one object a line");
-  HVD_TRY(read_words(app, std::move(words), "hvdrun top [JOB] [--once] [--json]", options));
+  HVD_TRY(read_words(app, std::move(words), "top [JOB] [--once] [--json]", options));
   top.is_terminal = ::isatty(STDOUT_FILENO) == 1;
   top.color = top.is_terminal && launch::value_in(own_environment(), "NO_COLOR").empty();
   return options;

@@ -43,7 +43,7 @@ Result<std::string> manual_page(const std::string& topic) {
   const std::string near = launch::nearest_name(topic, names);
   return Error(Code::kInvalid, "the manual has no page '" + topic + "'" +
                                    (near.empty() ? "" : "; did you mean '" + near + "'?") +
-                                   " 'hvdrun help' lists the topics");
+                                   (near.empty() ? "; " : " ") + "'hvdrun help' lists the topics");
 }
 
 }  // namespace hvd::cli

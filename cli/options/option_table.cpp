@@ -175,6 +175,10 @@ void add_output_options(CLI::App& app, Flags& flags) {
   app.add_option("--report", flags.report,
                  "Also keep a page of the job: what ran where and when, and the first failure; rewritten while it runs")
       ->type_name("FILE.html");
+  app.add_option("--spans", flags.spans,
+                 "Also keep the job's spans, for OpenTelemetry: of the job, the start of each node, and each rank, as "
+                 "OTLP/JSON; under the span that TRACEPARENT names")
+      ->type_name("FILE.json");
   app.add_flag("--prefix-output-with-timestamp", flags.timestamps, "Put the time in front of the ranks' lines");
   app.add_option("--color", flags.color,
                  "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set, and wherever CLICOLOR_FORCE is")
@@ -186,6 +190,13 @@ void add_output_options(CLI::App& app, Flags& flags) {
   app.add_option("--metrics", flags.metrics_file,
                  "Keep the job's metrics in FILE, written anew every second in Prometheus's text form, as for "
                  "node_exporter's textfile collector")
+      ->type_name("FILE");
+  app.add_option("--metrics-listen", flags.metrics_listen,
+                 "Give the job's metrics to whoever asks for /metrics there, as Prometheus does: unix:PATH or "
+                 "127.0.0.1:PORT, or another address with --metrics-token")
+      ->type_name("PLACE");
+  app.add_option("--metrics-token", flags.metrics_token,
+                 "File with the bearer token that whoever asks for the metrics must show")
       ->type_name("FILE");
   app.add_flag("-q,--quiet", flags.quiet, "Print nothing of hvdrun's own unless the job fails");
   app.add_flag("--verbose", flags.verbose, "Report each step");
@@ -261,12 +272,29 @@ void add_options(CLI::App& app, Flags& flags) {
                  "part of the memory nodes (numa)")
       ->type_name("WORD")
       ->check(CLI::IsMember(kBindWords));
+  app.add_flag(
+      "--sync{.}", flags.sync,
+      "Bring the working directory, or the folder of --sync=DIR, to the hosts that are not this one, as far as "
+      "git or a file .hvdignore does not leave it out, and start the ranks in it");
+  app.add_option(
+         "--sync-back", flags.sync_back,
+         "Bring files that fit PATTERN, and that ranks have made in that folder, back to DIR/synced-back/HOST when "
+         "the ranks of their host have ended; repeatable")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false);
   app.add_option("--start-timeout", flags.start_timeout_s, "Seconds until all hosts must have answered")
       ->type_name("S")
       ->check(seconds_from(0.1, 1e6));
   app.add_option("--timeout", flags.timeout_s, "Seconds after which the job is stopped; 0: never")
       ->type_name("S")
       ->check(seconds_from(0.0, 1e9));
+  app.add_option(
+         "--stacks-on-stall", flags.stacks_on_stall_s,
+         "Show the stacks of all ranks when one has waited so long in an operation of libhvd, or, in other jobs, "
+         "when none has printed for so long; 0: never. Default: the stall check's time, else 60, without the "
+         "latter")
+      ->type_name("S")
+      ->check(seconds_from(0.0, 1e6));
   app.add_option("--grace", flags.grace_s, "Seconds between the first signal and SIGKILL when the job is stopped")
       ->type_name("S")
       ->check(seconds_from(0.0, 1e6));
@@ -297,7 +325,8 @@ void add_options(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(0, 100000));
   app.add_option(
          "--launcher", flags.launcher,
-         "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), Open MPI's mpirun (mpi), for programs "
+         "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh, the default), Open MPI's mpirun (mpi), for "
+         "programs "
          "that use MPI themselves, a step of Slurm on the nodes of its job (slurm; the default within salloc and "
          "sbatch), tasks of Spark or Ray (spark), as horovod.spark and horovod.ray ask for, or pods (kubernetes), as "
          "hvdrun manifest writes")

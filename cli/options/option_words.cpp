@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include <CLI/CLI.hpp>
 
@@ -106,6 +107,56 @@ Result<void> check_refused(const std::vector<std::string>& words) {
   return {};
 }
 
+// CLI11 adds a usage line of its own, with other words than ours.
+class Formatter final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override { return ""; }
+};
+
+// Says that there is no such option, and names the nearest one; `word` may have a value (--name=value).
+std::string unknown_option(const CLI::App& app, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& long_name : option->get_lnames()) {
+      names.push_back("--" + long_name);
+    }
+  }
+  const std::string near = launch::nearest_name(name, names);
+  return "there is no option " + launch::shown_text(name) + (near.empty() ? "" : "; did you mean " + near + "?");
+}
+
+// What CLI11 says names neither the value nor what to do in these cases.
+std::string told(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const std::string name = text.substr(0, text.find(':'));
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const auto left = app.remaining();
+    if (left.empty()) {
+      return text;
+    }
+    const std::string& word = left.front();
+    return word.size() > 1 && word.front() == '-' ? unknown_option(app, word)
+                                                  : "'" + launch::shown_text(word) + "' is one word too many";
+  }
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
+    const auto begin = text.find("--");
+    const auto equals = text.find(" = ");
+    if (begin != std::string::npos && equals != std::string::npos && begin < equals) {
+      return text.substr(begin, equals - begin) + ": '" + text.substr(equals + 3) + "' is no number";
+    }
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    if (text.ends_with(" missing")) {
+      return name + ": its value is missing";
+    }
+    if (text.find("At Most 1") != std::string::npos) {
+      return name + " is given more than once";
+    }
+  }
+  return text;
+}
+
 // Names the nearest option; CLI11 would only say that the word was not expected.
 Result<void> check_known(const CLI::App& app, const std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -116,23 +167,35 @@ Result<void> check_known(const CLI::App& app, const std::vector<std::string>& wo
       if (takes_value && name.size() == words[i].size()) {
         i += values_of(*option);
       }
+    } else if (name == "-n" || name == "-pn") {
+      return Error(Code::kInvalid, "there is no option " + name + "; did you mean -np? See hvdrun --help");
     } else if (name.starts_with("--")) {
-      std::vector<std::string> names;
-      for (const CLI::Option* known : app.get_options()) {
-        for (const std::string& long_name : known->get_lnames()) {
-          names.push_back("--" + long_name);
-        }
-      }
-      const std::string near = launch::nearest_name(name, names);
-      return Error(Code::kInvalid, "there is no option " + launch::shown_text(name) +
-                                       (near.empty() ? "" : "; did you mean " + near + "?") +
-                                       " See hvdrun --help, or --help-all");
+      return Error(Code::kInvalid, unknown_option(app, name) + " See hvdrun --help, or --help-all");
     }
   }
   return {};
 }
 
 }  // namespace
+
+Result<void> parse_words(CLI::App& app, std::vector<std::string> words) {
+  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return Error(Code::kInvalid, told(app, error));
+  }
+  return {};
+}
+
+Error with_usage(const Error& why, const std::string& usage) {
+  return Error(why.code(), why.message() + (why.message().ends_with('?') ? " As in" : "; as in") + ": hvdrun " + usage);
+}
+
+std::string command_help(CLI::App& app, const std::string& usage) {
+  app.formatter(std::make_shared<Formatter>());
+  return "usage: hvdrun " + usage + "\n" + app.help();
+}
 
 Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {
   const std::size_t begin = prepare(app, words);
@@ -141,11 +204,8 @@ Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& fl
   words.resize(begin);
   HVD_TRY(check_refused(words));
   HVD_TRY(check_known(app, words));
-  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
-  try {
-    app.parse(words);
-  } catch (const CLI::ParseError& error) {
-    return Error(Code::kInvalid, std::string(error.what()) + "; see hvdrun --help");
+  if (const auto read = parse_words(app, std::move(words)); !read.ok()) {
+    return Error(Code::kInvalid, read.error().message() + "; see hvdrun --help");
   }
   return check_hosts_given(app);
 }

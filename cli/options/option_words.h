@@ -15,6 +15,13 @@ class App;
 
 namespace hvd::cli {
 
+// Reads the words into what `app` was told of, with errors in hvdrun's own words.
+Result<void> parse_words(CLI::App& app, std::vector<std::string> words);
+// Adds to what is wrong with a command's words how they are written.
+Error with_usage(const Error& why, const std::string& usage);
+// Returns "usage: hvdrun USAGE", what the command does, and its options.
+std::string command_help(CLI::App& app, const std::string& usage);
+
 // Reads the options into the Flags that `app` was made with, and the words after them into flags.command. An error
 // names the word, or says why an option of horovodrun is refused.
 Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& flags);

@@ -165,15 +165,12 @@ Result<CliOptions> parse_join(std::vector<std::string> words) {
       ->type_name("N")
       ->check(CLI::Range(1, kMostJoinSlots));
   words.erase(words.begin());
-  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
-  try {
-    app.parse(words);
-  } catch (const CLI::ParseError& error) {
-    return Error(Code::kInvalid, std::string(error.what()) + "; as in: hvdrun join FILE [--slots N]");
+  if (const auto read = parse_words(app, std::move(words)); !read.ok()) {
+    return with_usage(read.error(), "join FILE [--slots N]");
   }
   if (help) {
     options.command = Command::kHelp;
-    options.help_text = "usage: hvdrun join FILE [--slots N]\n" + app.help();
+    options.help_text = command_help(app, "join FILE [--slots N]");
     return options;
   }
   if (file->count() == 0) {
@@ -194,6 +191,18 @@ Result<CliOptions> parse_help(const std::vector<std::string>& words) {
   return options;
 }
 
+// Adds an option as it was given.
+void add_words(const CLI::Option& option, const std::string& name, std::vector<std::string>& words) {
+  const bool is_flag = option.get_items_expected_max() == 0;
+  for (const std::string& value : option.results()) {
+    if (option.get_lnames().empty()) {
+      words.insert(words.end(), {"-" + name, value});
+    } else {
+      words.push_back(is_flag && value == "true" ? "--" + name : "--" + name + "=" + value);
+    }
+  }
+}
+
 // Returns the options of the command line that hvdrun is to be given in its pod, and the command. Variables get the
 // values that they have here: the pod has neither this environment nor the file of --config-file.
 // `words`: those that a job file has given, with its number of ranks.
@@ -211,13 +220,7 @@ std::vector<std::string> words_for_pod(const CLI::App& app, const launch::JobSpe
         std::find(own.begin(), own.end(), name) != own.end()) {
       continue;
     }
-    if (option->get_items_expected_max() == 0) {
-      words.push_back("--" + name);
-      continue;
-    }
-    for (const std::string& value : option->results()) {
-      words.push_back("--" + name + "=" + value);
-    }
+    add_words(*option, name, words);
   }
   for (const auto& [name, value] : job.user_env) {
     words.insert(words.end(), {"-x", name + "=" + value});
@@ -236,16 +239,7 @@ std::vector<std::string> words_for_batch(const CLI::App& app, const Flags& flags
     if (option->count() == 0 || std::find(own.begin(), own.end(), name) != own.end()) {
       continue;
     }
-    if (option->get_items_expected_max() == 0) {
-      words.push_back("--" + name);
-    }
-    for (const std::string& value : option->get_items_expected_max() == 0 ? CLI::results_t() : option->results()) {
-      if (has_long) {
-        words.push_back("--" + name + "=" + value);
-      } else {
-        words.insert(words.end(), {"-" + name, value});
-      }
-    }
+    add_words(*option, name, words);
   }
   words.insert(words.end(), flags.command.begin(), flags.command.end());
   return words;

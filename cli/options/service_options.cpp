@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/options/option_words.h"
 #include "cli/options/options.h"
 #include "runtime/base/text.h"
 
@@ -43,6 +44,8 @@ constexpr std::array kVerbs{
     VerbWords{Verb::kExec, "exec", "exec JOB [--node HOST] -- COMMAND...", "Runs a command on a node of a job"},
     VerbWords{Verb::kAttach, "attach", "attach JOB",
               "Shows what a job prints as if it ran here, until it ends or Ctrl-C, which leaves it running"},
+    VerbWords{Verb::kReport, "report", "report JOB [-o FILE]",
+              "Shows where a job's page is, which tells what ran where and what failed first; also while it runs"},
 };
 constexpr const char* kSupervise = "supervise";
 
@@ -136,6 +139,11 @@ void add_verb_options(CLI::App& app, ServiceOptions& options) {
       app.add_option("--node", options.node, "Which of its nodes; default: the first")->type_name("HOST");
       app.prefix_command();
       break;
+    case Verb::kReport:
+      add_job(app, options);
+      app.add_option("-o,--output", options.out, "Copy the page to this file; -: to standard output")
+          ->type_name("FILE");
+      break;
     case Verb::kWait:
     case Verb::kRm:
     case Verb::kAttach:
@@ -150,13 +158,26 @@ void add_verb_options(CLI::App& app, ServiceOptions& options) {
 
 Error unknown(const std::string& first) {
   if (first == "cluster") {
-    return Error(Code::kInvalid, "cluster: say what to do: add, show, list, drain, resume or remove");
+    return Error(Code::kInvalid,
+                 "cluster: say what to do: add, show, list, drain, resume or remove; hvdrun cluster --help says more");
   }
   return Error(Code::kInvalid, "'" + first + "' is no command");
 }
 
-std::string help_of(const VerbWords& verb, const CLI::App& app) {
-  return std::string("usage: hvdrun ") + verb.usage + "\n" + app.help();
+bool is_help(const std::string& word) {
+  return word == "-h" || word == "--help";
+}
+
+// Returns what each of the words after "cluster" does.
+std::string cluster_help() {
+  std::string text;
+  for (const VerbWords& verb : kVerbs) {
+    if (std::string_view(verb.name).starts_with("cluster ")) {
+      text += std::string(text.empty() ? "usage: hvdrun " : "       hvdrun ") + verb.usage + "\n           " +
+              verb.help + "\n";
+    }
+  }
+  return text + "Each has a --help of its own; the page: hvdrun help clusters\n";
 }
 
 }  // namespace
@@ -190,6 +211,11 @@ Result<CliOptions> parse_service(std::vector<std::string> words) {
     service.verb = Verb::kSupervise;
     words.erase(words.begin());
   } else {
+    if (first == "cluster" && words.size() > 1 && is_help(words[1])) {
+      options.command = Command::kHelp;
+      options.help_text = cluster_help();
+      return options;
+    }
     verb = verb_of(words);
     if (verb == nullptr) {
       return unknown(first);
@@ -201,22 +227,14 @@ Result<CliOptions> parse_service(std::vector<std::string> words) {
   bool help = false;
   app.add_flag("-h,--help", help, "Show this, and end");
   add_verb_options(app, service);
-  if (verb != nullptr &&
-      std::find_if(words.begin(), words.end(),
-                   [](const std::string& word) { return word == "-h" || word == "--help" || word == "--"; }) !=
-          words.end() &&
-      *std::find_if(words.begin(), words.end(),
-                    [](const std::string& word) { return word == "-h" || word == "--help" || word == "--"; }) != "--") {
+  const auto own_end = std::find(words.begin(), words.end(), "--");  // a command for the node follows
+  if (verb != nullptr && std::any_of(words.begin(), own_end, is_help)) {
     options.command = Command::kHelp;
-    options.help_text = help_of(*verb, app);
+    options.help_text = command_help(app, verb->usage);
     return options;
   }
-  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
-  try {
-    app.parse(words);
-  } catch (const CLI::ParseError& error) {
-    return Error(Code::kInvalid,
-                 std::string(error.what()) + (verb == nullptr ? "" : std::string("; as in: hvdrun ") + verb->usage));
+  if (const auto read = parse_words(app, std::move(words)); !read.ok()) {
+    return verb == nullptr ? read.error() : with_usage(read.error(), verb->usage);
   }
   if (service.verb == Verb::kExec) {
     service.command = app.remaining();

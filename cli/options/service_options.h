@@ -27,6 +27,7 @@ enum class Verb : std::uint8_t {
   kNodes,
   kExec,
   kAttach,
+  kReport,
   kSupervise  // not for users: the process of one job
 };
 
@@ -51,6 +52,7 @@ struct ServiceOptions {
   int rank = -1;
   std::string node;
   bool no_wait = false;
+  std::string out;                   // report: a file, or "-"
   std::vector<std::string> command;  // exec
   // supervise
   std::string state_root;

@@ -53,6 +53,7 @@ AgentCore::AgentCore(EventLoop& loop, AgentOptions options, Log& log)
       log_(log),
       guardian_(::getppid()),
       state_({options_.lost_grace, options_.signal_patience}),
+      tree_(loop, options_.environment, [this](AgentMessage type, std::string_view body) { send(type, body); }),
       ranks_(loop, {own_host_name(), options_.scratch_dir, options_.environment}, ranks_sink()) {}
 
 AgentCore::~AgentCore() = default;
@@ -130,6 +131,9 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
     case AgentMessage::kStop: {
       HVD_TRY_ASSIGN(const StopMessage stop, StopMessage::decode(frame.body));
       apply(agent_event::StopAsked{stop.signal, std::chrono::milliseconds(stop.grace_ms), stop.spared});
+      if (stop.signal == SIGKILL) {
+        tree_.skip_results();
+      }
       return {};
     }
     case AgentMessage::kEndRank: {
@@ -171,15 +175,21 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       return {};
     }
     case AgentMessage::kWatch: {
-      HVD_TRY_ASSIGN(const int interval_ms, decode_number(frame.body));
+      HVD_TRY_ASSIGN(const WatchMessage watch, WatchMessage::decode(frame.body));
       if (sampler_ != nullptr) {
-        sampler_->watch(std::chrono::milliseconds(interval_ms));
+        sampler_->watch(std::chrono::milliseconds(watch.interval_ms), watch.wants_gpus);
       }
       return {};
     }
     case AgentMessage::kNotice:
       hub_->send_notice(frame.body);
       return {};
+    case AgentMessage::kOfferTree:
+    case AgentMessage::kTreeList:
+    case AgentMessage::kFileBytes:
+    case AgentMessage::kFetchFiles:
+    case AgentMessage::kResultCredit:
+      return tree_.on_message(static_cast<AgentMessage>(frame.type), frame.body);
     default:
       if (check_ && NodeCheck::is_question(static_cast<AgentMessage>(frame.type))) {
         return check_->on_question(static_cast<AgentMessage>(frame.type), frame.body);
@@ -193,6 +203,7 @@ Result<void> AgentCore::on_welcome(const Frame& frame) {
   HVD_TRY_ASSIGN(const WelcomeMessage welcome, WelcomeMessage::decode(frame.body));
   hub_->admit(RankHub::Admission{welcome.token, welcome.secret, welcome.size});
   ranks_.on_credit(welcome.output_credit);
+  tree_.set_secret(welcome.secret);
   check_ = make_check(welcome.secret);
   stacks_ = std::make_unique<StackReader>(
       loop_, options_.environment, [this](const RankStacks& stacks) { send(AgentMessage::kStacks, stacks.encode()); });
@@ -202,6 +213,8 @@ Result<void> AgentCore::on_welcome(const Frame& frame) {
 
 Result<void> AgentCore::on_start(const Frame& frame) {
   HVD_TRY_ASSIGN(start_, StartMessage::decode(frame.body));
+  tree_.want(start_.results);
+  tree_.stop_serving();
   hub_->set_elastic(start_.may_restart);
   if (start_.is_joining) {
     hub_->set_joining(start_.generation);
@@ -317,6 +330,10 @@ void AgentCore::act(const agent_action::ExpectSilence& action) {
 }
 
 void AgentCore::act(const agent_action::Say& action) {
+  if (action.type == AgentMessage::kDone && !state_.is_abandoned() &&
+      tree_.send_results([this] { send(AgentMessage::kDone); })) {
+    return;
+  }
   send(action.type, action.body);
   if (action.type == AgentMessage::kLeaving && options_.joins) {
     log_.write(LogLevel::kInfo,
@@ -348,6 +365,7 @@ void AgentCore::act(const agent_action::LetGo&) {
   check_.reset();
   stacks_.reset();
   sampler_.reset();
+  tree_.let_go();
   ranks_.drain();
 }
 

@@ -16,6 +16,7 @@
 #include "launcher/agent/agent_session.h"
 #include "launcher/agent/agent_state.h"
 #include "launcher/agent/node_ranks.h"
+#include "launcher/agent/node_tree.h"
 #include "launcher/agent/rank_hub.h"
 #include "launcher/agent/relay_hub.h"
 #include "launcher/agent/stack_reader.h"
@@ -106,8 +107,9 @@ class AgentCore {
   std::unique_ptr<AgentSession> launcher_;
   std::unique_ptr<RankHub> hub_;
   std::unique_ptr<RelayHub> relays_;
-  std::unique_ptr<NodeCheck> check_;      // from Welcome on
-  std::unique_ptr<StackReader> stacks_;   // likewise
+  std::unique_ptr<NodeCheck> check_;     // from Welcome on
+  std::unique_ptr<StackReader> stacks_;  // likewise
+  NodeTree tree_;
   std::unique_ptr<NodeSampler> sampler_;  // null once the ranks have ended
   NodeRanks ranks_;                       // ended before what they speak to
   Fd reserved_port_;

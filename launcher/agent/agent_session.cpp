@@ -110,6 +110,9 @@ Result<void> AgentSession::on_frame(const Frame& frame) {
     ++received_;
     return sink_.on_frame(frame);
   }
+  if (is_about_tree(type)) {
+    return sink_.on_frame(frame);
+  }
   if (is_relayed(type) && !token_.empty()) {
     return sink_.on_relay(frame);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher/sampling/activity_reader.h"
 #include "launcher/survey/own_stacks.h"
 
 namespace hvd::launch {
@@ -12,6 +13,14 @@ constexpr std::size_t kAtOnce = 4;
 // One rank that cannot be read must not take the time of the others.
 constexpr Duration kForOne = std::chrono::seconds(5);
 constexpr Duration kErrandSlack = std::chrono::milliseconds(500);
+// An operation that is younger may end at any moment, and says nothing of where the rank is.
+constexpr std::uint64_t kWaitsMs = 1000;
+
+std::string operation_of(pid_t rank, pid_t python) {
+  const auto runtime = ActivityReader().read(rank, {rank, python});
+  const bool waits = runtime && !runtime->operation.empty() && runtime->for_ms >= kWaitsMs;
+  return waits ? runtime->operation + " '" + runtime->tensor + "'" : "";
+}
 
 }  // namespace
 
@@ -39,6 +48,7 @@ void StackReader::read(int rank, pid_t pid) {
     stacks.rank = rank;
     stacks.pid = stacks.pid > 0 ? stacks.pid : pid;
     stacks.why = why.empty() ? stacks.why : why;
+    stacks.waits = operation_of(pid, stacks.pid);
     send_(stacks);
   };
   const auto work = [&](int) { return own_stacks(pid, request_.is_native, environment_, deadline).encode(); };

@@ -1,7 +1,9 @@
 #include "launcher/check/host_findings.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "launcher/check/shared_findings.h"
 #include "launcher/state/exit_codes.h"
@@ -127,6 +129,43 @@ void find_missing_programs(const CheckResult& result, Findings& findings) {
       });
 }
 
+// Names the packages whose versions differ; those of PyTorch and ours have findings of their own.
+void warn_of_packages(const CheckResult& result, Findings& findings, const std::string& advice) {
+  const std::vector<int> hosts =
+      hosts_where(result, [](const CheckedHost& h) { return h.software && !h.software->packages.empty(); });
+  std::map<std::string, std::map<std::string, std::vector<int>>> hosts_of;  // by name, then by version
+  for (const int host : hosts) {
+    for (const auto& [name, version] : result.hosts[static_cast<std::size_t>(host)].software->packages) {
+      hosts_of[name][version].push_back(host);
+    }
+  }
+  constexpr std::size_t kMostNamed = 6;
+  std::size_t count = 0;
+  std::string what = "Python packages are not the same on all hosts: ";
+  for (const auto& [name, versions] : hosts_of) {
+    std::size_t having = 0;
+    for (const auto& [version, there] : versions) {
+      having += there.size();
+    }
+    if (name == "torch" || name == "horovod" || name == "hvdrun" || (versions.size() == 1 && having == hosts.size()) ||
+        ++count > kMostNamed) {
+      continue;
+    }
+    what += (count == 1 ? "" : "; ") + name;
+    bool is_first = true;
+    for (const auto& [version, there] : versions) {
+      what += (std::exchange(is_first, false) ? " " : ", ") + version + " on " + host_names(result, there);
+    }
+    what += having < hosts.size() ? ", not on all" : "";
+  }
+  if (count > kMostNamed) {
+    what += "; and " + std::to_string(count - kMostNamed) + " more, which --json lists";
+  }
+  if (count > 0) {
+    findings.push_back(warning(Subject::kProgram, hosts, std::move(what), advice));
+  }
+}
+
 void find_version_faults(const CheckResult& result, Findings& findings) {
   const std::string advice = "use one environment on all hosts: a shared file system, an image, or the same pins";
   warn_of_difference(
@@ -137,6 +176,7 @@ void find_version_faults(const CheckResult& result, Findings& findings) {
   warn_of_difference(result, findings, Subject::kProgram, "PyTorch is", version_of(&SoftwareSurvey::torch), advice);
   warn_of_difference(result, findings, Subject::kProgram, "the package horovod is",
                      version_of(&SoftwareSurvey::horovod), advice);
+  warn_of_packages(result, findings, advice);
   warn_of_difference(
       result, findings, Subject::kAgent, "the agent is",
       [](const CheckedHost& h) { return h.ready ? std::optional(h.ready->version) : std::nullopt; },

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/job/host_spec.h"
+#include "launcher/job/metrics_place.h"
 #include "launcher/job/output_rotation.h"
 #include "runtime/base/clock.h"
 
@@ -67,8 +68,10 @@ struct JobSpec {
   HostList hosts;  // empty: this machine
   std::vector<std::string> argv;
   std::string cwd;
-  std::vector<std::string> environment;                       // hvdrun's own, as "NAME=value"
-  std::uint64_t open_files = 0;                               // hvdrun's own limit on open files; 0: unknown
+  std::string sync_dir;  // the folder that is brought to other machines, where the ranks start in it; empty: none
+  std::vector<std::string> sync_back;    // patterns of files there that come home when the ranks have ended
+  std::vector<std::string> environment;  // hvdrun's own, as "NAME=value"
+  std::uint64_t open_files = 0;          // hvdrun's own limit on open files; 0: unknown
   std::vector<std::pair<std::string, std::string>> user_env;  // -x NAME=value; wins over everything
   std::vector<std::string> interfaces;  // network interfaces for the traffic between ranks, best first; empty: any
   GpuMode gpus = GpuMode::kLocal;
@@ -80,6 +83,8 @@ struct JobSpec {
   Duration reconnect_timeout = std::chrono::seconds(60);  // for a node whose connection broke; 0: it is lost at once
   // Between two signs of life on a connection to another host; after three without an answer it is lost.
   Duration heartbeat = std::chrono::seconds(10);
+  Duration stall_after = std::chrono::seconds(60);  // a rank that waits so long is stalled; 0: no matter how long
+  bool is_silence_a_stall = false;      // also that no rank prints for so long, in a job that does not use libhvd
   Duration timeout = Duration::zero();  // limits the whole job, from the start of its ranks; 0: none
   int least_ranks = 0;                  // an elastic job goes on with so many; 0: with no fewer than all
   int restart_limit = 0;                // how many times failing ranks are restarted
@@ -112,6 +117,8 @@ struct JobSpec {
   bool answers = false;                                // somebody may answer on standard input, so questions are shown
   std::string output_dir;                              // empty: the ranks' output is not kept
   std::string page;                                    // the file of the job's page; empty: none
+  std::string spans;                                   // the file of its spans; empty: none
+  std::string trace_parent;                            // TRACEPARENT: the span in which hvdrun was started
   OutputRotation output_rotation;                      // for each of its files
   std::vector<std::string> labels;                     // shown in the ranks' tags; empty: their numbers
   bool shows_ranks = true;                             // what they print also goes to the console
@@ -119,6 +126,7 @@ struct JobSpec {
   std::string kept_dir;                                // where the files of a job file's job are; empty: nowhere
   std::vector<std::array<std::string, 2>> kept_files;  // [rank][is_error] names in it; ranks may share one
   std::string metrics_file;                            // where the job's metrics are kept; empty: nowhere
+  MetricsPlace metrics_place;                          // where they can be asked for
   bool quiet = false;
   bool verbose = false;
 

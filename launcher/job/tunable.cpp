@@ -149,4 +149,26 @@ Result<std::string> variable_value(const Tunable& tunable, std::string_view valu
   return bad(what, "a known kind of setting", value);
 }
 
+Duration stall_check_time(const Settings& set, const std::vector<std::string>& inherited) {
+  constexpr double kUsual = 60;
+  constexpr double kMost = 1e9;
+  const auto value_of = [&](const std::string& name) -> std::string {
+    for (const auto& [variable, value] : set) {
+      if (variable == name) {
+        return value;
+      }
+    }
+    for (const std::string& entry : inherited) {
+      if (entry.starts_with(name + "=")) {
+        return entry.substr(name.size() + 1);
+      }
+    }
+    return "";
+  };
+  const std::string off = value_of("HOROVOD_STALL_CHECK_DISABLE");
+  const auto seconds = parse_number<double>(value_of("HOROVOD_STALL_CHECK_TIME_SECONDS"), 0, kMost);
+  const bool is_off = !off.empty() && off != "0";
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(is_off ? 0 : seconds.value_or(kUsual)));
+}
+
 }  // namespace hvd::launch

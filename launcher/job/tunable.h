@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/result.h"
 
 namespace hvd::launch {
@@ -35,6 +36,10 @@ Result<std::string> variable_value(const Tunable& tunable, std::string_view valu
 
 // Variables and their values, in the order in which they were given.
 using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// Returns after which time the ranks' runtime reports a stall, by what is set for all ranks and else by what they
+// inherit ("NAME=VALUE"); 0: it never does. A value that makes no sense is the runtime's to refuse, and counts as none.
+Duration stall_check_time(const Settings& set, const std::vector<std::string>& inherited);
 
 // Reads the settings in a YAML file of horovodrun's form (sections params, autotune, timeline, stall_check,
 // library_options, logging). An unknown key is an error, since a typing error would otherwise be a setting that

@@ -18,10 +18,12 @@ bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// Fills the placeholder in all texts of the file, as az does before it submits a job.
+// Fills the placeholder in all texts of the file, as az does before it submits a job. Without an account it may stay in
+// the addresses of mounts: these are shown, but what is mounted is what the user or the cluster gives for their names.
 Result<void> fill_placeholders(DocValue& value, const std::string& account, const std::string& file) {
-  for (DocValue& item : value.items) {
-    HVD_TRY(fill_placeholders(item, account, file));
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    const bool may_stay = account.empty() && i < value.keys.size() && value.keys[i] == "mountVolumes";
+    HVD_TRY(may_stay ? Result<void>() : fill_placeholders(value.items[i], account, file));
   }
   for (auto at = value.text.find(kAccountPlaceholder); at != std::string::npos;
        at = value.text.find(kAccountPlaceholder, at + account.size())) {
@@ -235,14 +237,22 @@ Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& f
       }
     }
   }
-  if (const auto checked = check(root, is_batchai ? batchai_schema() : native_schema(), file, loaded.notices);
-      !checked.ok()) {
-    return with_notices(checked.error(), loaded.notices);
+  Notices unknown;
+  if (const auto checked = check(root, is_batchai ? batchai_schema() : native_schema(), file, unknown); !checked.ok()) {
+    return with_notices(checked.error(), unknown);
   }
   FormReader reader(file, options, loaded.notices);
   auto job = is_batchai ? reader.read_batchai(root) : reader.read_native(root);
   if (!job.ok()) {
-    return with_notices(job.error(), loaded.notices);
+    return with_notices(job.error(), unknown);
+  }
+  if (!is_batchai && !unknown.empty()) {
+    const Error first(Code::kInvalid, unknown.front());
+    return with_notices(first, {unknown.begin() + 1, unknown.end()});
+  }
+  // Batch AI's tools dropped such keys without a word, so files that have them once ran.
+  for (const std::string& key : unknown) {
+    loaded.notices.push_back(key + " (ignored)");
   }
   loaded.job = std::move(job).value();
   loaded.job.file = file;

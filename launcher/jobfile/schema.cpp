@@ -32,22 +32,26 @@ bool is_same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lowered(x) == lowered(y); });
 }
 
-// Returns Levenshtein's distance, ignoring case (one row of Wagner and Fischer's table at a time).
+// Returns how many letters are to be put in, left out, replaced, or exchanged with their neighbour, ignoring case: the
+// distance of Damerau and Levenshtein, without changes within an exchanged pair.
 std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) {
-    row[j] = j;
-  }
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (lowered(a[i - 1]) == lowered(b[j - 1]) ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+  std::vector<std::vector<std::size_t>> table(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  const auto is_same = [&](std::size_t i, std::size_t j) { return lowered(a[i - 1]) == lowered(b[j - 1]); };
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        table[i][j] = i + j;
+        continue;
+      }
+      std::size_t least =
+          std::min({table[i - 1][j - 1] + (is_same(i, j) ? 0 : 1), table[i - 1][j] + 1, table[i][j - 1] + 1});
+      if (i > 1 && j > 1 && is_same(i, j - 1) && is_same(i - 1, j)) {
+        least = std::min(least, table[i - 2][j - 2] + 1);
+      }
+      table[i][j] = least;
     }
   }
-  return row.back();
+  return table.back().back();
 }
 
 class Checker {
@@ -63,6 +67,9 @@ class Checker {
       const auto field = std::find_if(schema.fields.begin(), schema.fields.end(),
                                       [&](const Field& f) { return map.keys[i] == f.key; });
       if (field == schema.fields.end()) {
+        if (map.keys[i].starts_with('$')) {
+          continue;  // for other tools, as $comment
+        }
         note_unknown(map.keys[i], map.key_at[i], schema);
       } else if (map.items[i].kind != Kind::kNull) {
         HVD_TRY(check_value(map.items[i], *field));
@@ -233,6 +240,7 @@ Json schema_of(const Schema& schema) {
     json["required"] = required;
   }
   json["additionalProperties"] = false;
+  json["patternProperties"]["^\\$"] = Json::object();  // for other tools
   return json;
 }
 

@@ -42,10 +42,11 @@ struct Schema {
   std::span<const Field> fields;
 };
 
-// Notices tell the user about a file that can be used: "FILE:LINE:COLUMN: unknown key ...", one per key.
+// Notices tell the user about a file, each in one line: "FILE:LINE:COLUMN: ...".
 using Notices = std::vector<std::string>;
 
-// Returns an error for a wrong type or a missing key, and a notice for each unknown key, which is ignored.
+// Returns an error for a wrong type or a missing key, and a notice for each unknown key. Keys that begin with '$' are
+// for other tools.
 Result<void> check(const DocValue& map, const Schema& schema, const std::string& file, Notices& notices);
 
 // Returns the name that a misspelt one probably means; empty: none is near.

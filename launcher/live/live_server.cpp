@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <utility>
 
 #include "runtime/io/socket.h"
@@ -21,7 +22,15 @@ Result<std::unique_ptr<LiveServer>> LiveServer::listen(EventLoop& loop, const Li
                                                        Log& log) {
   HVD_TRY(folder.make());
   const std::string path = folder.socket_of(job.id);
-  HVD_TRY_ASSIGN(Fd listener, listen_unix(path));
+  // A command takes a socket at which nobody listens for that of a killed hvdrun, and removes it. So nobody sees it
+  // before it listens.
+  const std::string unseen = path + ".new";
+  HVD_TRY_ASSIGN(Fd listener, listen_unix(unseen));
+  if (::rename(unseen.c_str(), path.c_str()) != 0) {
+    const Error why = Error::from_errno("cannot rename " + unseen);
+    ::unlink(unseen.c_str());
+    return why;
+  }
   std::unique_ptr<LiveServer> server(new LiveServer(loop, std::move(listener), path, std::move(job), log));
   LiveServer* self = server.get();
   AcceptWatch::Handlers handlers;

@@ -1,5 +1,5 @@
 // JobHistory is what a page tells of a job: its nodes, the processes of its ranks with their times, and what happened.
-// It is made of the events of `hvdrun --json` (launcher/report/README.md) and knows nothing else of a job.
+// It is made of the events of `hvdrun --json` (launcher/docs/json.md) and knows nothing else of a job.
 //
 // Pure. Thread: one at a time.
 #pragma once
@@ -93,6 +93,8 @@ class JobHistory {
   [[nodiscard]] const std::vector<std::string>& argv() const { return argv_; }
   // "2026-11-22T01:02:03.456Z"; empty: no job has begun.
   [[nodiscard]] const std::string& began() const { return began_; }
+  // The same in milliseconds since 1970.
+  [[nodiscard]] long long began_ms() const { return began_ms_; }
   // The time of the latest event, and of the end once there is one.
   [[nodiscard]] double latest() const { return latest_; }
   // By number; a number that no event has told has a node without a host.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/page/page_curves.h"
+#include "launcher/page/page_text.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
@@ -48,6 +50,10 @@ svg{flex:1;width:100%;min-width:0;background:var(--card);display:block}
 .away{fill:var(--warn);opacity:.35}
 .moment{stroke:var(--bad);stroke-width:1;vector-effect:non-scaling-stroke}
 .generation{stroke:var(--dim);stroke-width:1;stroke-dasharray:3 3;vector-effect:non-scaling-stroke}
+.curves{display:flex;flex-wrap:wrap;gap:.3rem 1rem}
+figure{margin:.3rem 0;flex:1 1 15rem;min-width:12rem}
+figcaption{font-size:13px}
+.curve{fill:none;stroke:var(--ok);stroke-width:1.5;vector-effect:non-scaling-stroke}
 .key{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:13px;color:var(--dim)}
 .key i{display:inline-block;width:.8rem;height:.8rem;margin-right:.3rem;vertical-align:-1px}
 )";
@@ -56,55 +62,6 @@ svg{flex:1;width:100%;min-width:0;background:var(--card);display:block}
 constexpr std::size_t kMostNamedRows = 64;
 constexpr std::size_t kMostRowsOfHalfHeight = 512;
 constexpr double kWidth = 1000;  // of a drawing, in its own units
-
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        // HTML allows no control characters.
-        safe += c >= 0 && c < ' ' && c != '\n' && c != '\t' ? ' ' : c;
-    }
-  }
-  return safe;
-}
-
-std::string fixed(double number, int digits) {
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", digits, number);
-  return text.data();
-}
-
-// "0.35 s", "12.3 s", "4 min 5 s", "2 h 3 min".
-std::string duration_text(double seconds) {
-  if (seconds < 60) {
-    return fixed(seconds, seconds < 10 ? 2 : 1) + " s";
-  }
-  const auto whole = static_cast<long long>(std::llround(seconds));
-  return whole < 3600 ? std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s"
-                      : std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
-}
-
-// The same, short, for an axis.
-std::string tick_text(double seconds) {
-  if (seconds < 60) {
-    return fixed(seconds, seconds == std::floor(seconds) ? 0 : 1) + " s";
-  }
-  return seconds < 3600 ? fixed(seconds / 60, std::fmod(seconds, 60) == 0 ? 0 : 1) + " min"
-                        : fixed(seconds / 3600, std::fmod(seconds, 3600) == 0 ? 0 : 1) + " h";
-}
 
 // Returns a step at which an axis of this length has at most six names.
 double tick_step(double length) {
@@ -139,8 +96,8 @@ struct Look {
 
 class PageWriter {
  public:
-  explicit PageWriter(const JobHistory& history)
-      : history_(history), length_(std::max(history.latest(), 0.001)), ranks_(history.nodes().size()) {
+  PageWriter(const JobHistory& history, const JobCurves& curves)
+      : history_(history), curves_(curves), length_(std::max(history.latest(), 0.001)), ranks_(history.nodes().size()) {
     for (const HistoryRank& rank : history_.ranks()) {
       if (static_cast<std::size_t>(rank.node) < ranks_.size()) {
         ranks_[static_cast<std::size_t>(rank.node)].push_back(rank.rank);
@@ -155,6 +112,7 @@ class PageWriter {
     write_failure();
     write_ranks();
     write_nodes();
+    out_ += page_curves(curves_, length_);
     write_events();
     write_settings();
     out_ += "</body>\n</html>\n";
@@ -274,7 +232,8 @@ class PageWriter {
     out_ += "</div>\n<div class=\"axis\">";
     const double step = tick_step(length_);
     for (int tick = 0; tick * step <= length_ * 0.97; ++tick) {
-      out_ += "<span style=\"left:" + fixed(x_of(tick * step) / 10, 1) + "%\">" + tick_text(tick * step) + "</span>";
+      out_ +=
+          "<span style=\"left:" + fixed_text(x_of(tick * step) / 10, 1) + "%\">" + tick_text(tick * step) + "</span>";
     }
     out_ += "</div>\n";
     for (std::size_t node = 0; node < ranks_.size(); ++node) {
@@ -296,7 +255,7 @@ class PageWriter {
       out_ += "<span style=\"height:" + std::to_string(row_) + "px\"" +
               (is_first_failure(rank) ? " class=\"first\">&#9654; " : ">") + std::to_string(rank) + "</span>";
     }
-    out_ += "</div>\n<svg viewBox=\"0 0 1000 " + fixed(height, 0) + "\" height=\"" + fixed(height, 0) +
+    out_ += "</div>\n<svg viewBox=\"0 0 1000 " + fixed_text(height, 0) + "\" height=\"" + fixed_text(height, 0) +
             "\" preserveAspectRatio=\"none\" role=\"img\">\n";
     for (std::size_t row = 0; row < ranks.size(); ++row) {
       write_bars(history_.ranks()[static_cast<std::size_t>(ranks[row])], static_cast<double>(row) * row_);
@@ -330,12 +289,13 @@ class PageWriter {
   [[nodiscard]] std::string rect(const std::string& look, double from, double to, double top, double height) const {
     // What is too short to be seen is drawn as wide as a line.
     const double width = std::max(x_of(to) - x_of(from), 1.5);
-    return "<rect class=\"" + look + "\" x=\"" + fixed(std::min(x_of(from), kWidth - width), 1) + "\" y=\"" +
-           fixed(top, 0) + "\" width=\"" + fixed(width, 1) + "\" height=\"" + fixed(height, 0) + "\">";
+    return "<rect class=\"" + look + "\" x=\"" + fixed_text(std::min(x_of(from), kWidth - width), 1) + "\" y=\"" +
+           fixed_text(top, 0) + "\" width=\"" + fixed_text(width, 1) + "\" height=\"" + fixed_text(height, 0) + "\">";
   }
   [[nodiscard]] std::string line(const std::string& look, double at, double height) const {
-    const std::string x = fixed(x_of(at), 1);
-    return "<line class=\"" + look + "\" x1=\"" + x + "\" x2=\"" + x + "\" y1=\"0\" y2=\"" + fixed(height, 0) + "\">";
+    const std::string x = fixed_text(x_of(at), 1);
+    return "<line class=\"" + look + "\" x1=\"" + x + "\" x2=\"" + x + "\" y1=\"0\" y2=\"" + fixed_text(height, 0) +
+           "\">";
   }
 
   void write_nodes() {
@@ -386,6 +346,7 @@ class PageWriter {
   }
 
   const JobHistory& history_;
+  const JobCurves& curves_;
   const double length_;                  // of the job, in seconds
   std::vector<std::vector<int>> ranks_;  // of each node
   int row_ = 0;                          // the height of a rank's row, in pixels
@@ -394,8 +355,8 @@ class PageWriter {
 
 }  // namespace
 
-std::string job_page(const JobHistory& history) {
-  return PageWriter(history).page();
+std::string job_page(const JobHistory& history, const JobCurves& curves) {
+  return PageWriter(history, curves).page();
 }
 
 }  // namespace hvd::launch

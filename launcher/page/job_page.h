@@ -6,12 +6,13 @@
 
 #include <string>
 
+#include "launcher/page/job_curves.h"
 #include "launcher/page/job_history.h"
 
 namespace hvd::launch {
 
 // Returns a whole document in UTF-8. Texts of the history are shown as they are, and are never markup. A job of 1,000
 // ranks takes about 300 KB.
-std::string job_page(const JobHistory& history);
+std::string job_page(const JobHistory& history, const JobCurves& curves = JobCurves());
 
 }  // namespace hvd::launch

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/page/job_curves.h"
 #include "launcher/page/job_history.h"
 #include "runtime/base/clock.h"
 
@@ -14,8 +15,12 @@ namespace hvd::launch {
 
 class PageFile {
  public:
-  PageFile(std::string path, const Clock& clock) : path_(std::move(path)), clock_(clock) {}
+  // `is_private`: nobody but the user may read it; else the umask says who may.
+  PageFile(std::string path, const Clock& clock, bool is_private = false)
+      : path_(std::move(path)), clock_(clock), is_private_(is_private) {}
 
+  // Takes what the job uses now; the page has it the next time that it is written.
+  void take(const JobPicture& picture);
   // Takes one event. It writes the page when a job has begun, failed or ended, and else at most every five seconds.
   void add(std::string_view event);
   // Returns why the page could not be written, once; empty: nothing.
@@ -26,7 +31,10 @@ class PageFile {
 
   const std::string path_;
   const Clock& clock_;
+  const bool is_private_;
   JobHistory history_;
+  JobCurves curves_;
+  TimePoint began_{};
   TimePoint written_;
   bool has_been_written_ = false;
   std::string failure_;

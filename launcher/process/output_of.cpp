@@ -10,7 +10,6 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::size_t kMostOutput = 1U << 20U;
 constexpr std::size_t kMostWords = 300;
 
 // Returns the last line that is not empty, without control characters, and its end if it is long.
@@ -30,32 +29,36 @@ std::string last_line(const std::string& output) {
 }  // namespace
 
 Result<std::string> output_of(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
-                              Deadline deadline) {
+                              Deadline deadline, OutputOptions wanted) {
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   SpawnOptions program;
   program.argv = argv;
   program.environment = environment;
   Child::Options options;
-  options.joins_errors = true;
+  options.joins_errors = wanted.has_errors;
   std::string output;
+  std::string errors;
   std::optional<ExitStatus> status;
   Child::Handlers handlers;
-  handlers.on_output = [&output](Child::Stream, std::string_view text) { output += text; };
+  handlers.on_output = [&](Child::Stream stream, std::string_view text) {
+    (stream == Child::Stream::kErrors ? errors : output) += text;
+  };
   handlers.on_over = [&status](const std::optional<ExitStatus>& ended, const std::string&) { status = ended; };
   HVD_TRY_ASSIGN(const std::unique_ptr<Child> child,
                  Child::start(*loop, std::move(program), options, std::move(handlers)));
-  while (!status && output.size() < kMostOutput && !deadline.has_passed()) {
+  while (!status && output.size() + errors.size() < wanted.most && !deadline.has_passed()) {
     HVD_TRY(loop->turn(deadline));
   }
-  if (!status && output.size() >= kMostOutput) {
-    return Error(Code::kResource, "'" + argv.front() + "' has printed more than 1 MiB and was stopped");
+  if (!status && output.size() + errors.size() >= wanted.most) {
+    return Error(Code::kResource, "'" + argv.front() + "' has printed more than " + std::to_string(wanted.most >> 20U) +
+                                      " MiB and was stopped");
   }
   if (!status) {
     return Error(Code::kTimeout, "'" + argv.front() + "' has not ended in time");
   }
   if (!status->is_success()) {
-    const std::string words = last_line(output);
+    const std::string words = last_line(wanted.has_errors ? output : errors);
     const Code code = status->kind == ExitStatus::Kind::kSignalled ? Code::kCancelled : Code::kSystem;
     return Error(code, "'" + argv.front() + "' " + status->text() + (words.empty() ? "" : ": " + words));
   }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "launcher/process/child_exec.h"
 #include "runtime/base/check.h"
@@ -122,10 +123,14 @@ Result<std::string> find_program(const std::string& program, const std::string& 
     if (is_program(path)) {
       return path;
     }
-    const bool exists = ::access(path.c_str(), F_OK) == 0;
-    return Error(exists ? Code::kInvalid : Code::kNotFound,
-                 exists ? "'" + path + "' is not an executable file; chmod +x, or name its interpreter"
-                        : "no such program: '" + path + "'");
+    std::error_code failed;
+    const auto status = std::filesystem::status(path, failed);
+    if (std::filesystem::is_directory(status)) {
+      return Error(Code::kInvalid, "'" + path + "' is a directory, not a program");
+    }
+    return std::filesystem::exists(status)
+               ? Error(Code::kInvalid, "'" + path + "' is not an executable file; chmod +x, or name its interpreter")
+               : Error(Code::kNotFound, "no such program: '" + path + "'");
   }
   std::size_t begin = 0;
   while (!program.empty() && begin <= search_path.size()) {
@@ -136,6 +141,11 @@ Result<std::string> find_program(const std::string& program, const std::string& 
       return path;
     }
     begin = end + 1;
+  }
+  if (const std::string here = joined(cwd, program); !program.empty() && ::access(here.c_str(), F_OK) == 0) {
+    const std::string interpreter = program.ends_with(".py") ? "python " + program + ", or " : "";
+    return Error(Code::kNotFound, "no program '" + program + "' in PATH; it is a file of the working directory: " +
+                                      interpreter + "./" + program);
   }
   return Error(Code::kNotFound, "no such program: '" + program + "' in PATH (" + search_path + ")");
 }

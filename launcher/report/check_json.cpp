@@ -70,6 +70,10 @@ void add_software(Json& json, const SoftwareSurvey& software) {
                     {"torch", text_or_null(software.torch)},
                     {"torch_cuda", text_or_null(software.torch_cuda)},
                     {"horovod", text_or_null(software.horovod)}};
+  json["python"]["packages"] = Json::object();
+  for (const auto& [name, version] : software.packages) {
+    json["python"]["packages"][name] = version;
+  }
   json["mpirun"] = {{"version", text_or_null(software.mpirun)}, {"error", text_or_null(software.mpirun_error)}};
 }
 

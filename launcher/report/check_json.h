@@ -1,4 +1,4 @@
-// check_json() returns what a check has found as one JSON object, for programs (launcher/report/README.md lists its
+// check_json() returns what a check has found as one JSON object, for programs (launcher/docs/json.md lists its
 // fields). Pure.
 #pragma once
 

@@ -1,4 +1,4 @@
-// JsonReporter prints a job as events for programs (--json), one JSON object a line. launcher/report/README.md lists
+// JsonReporter prints a job as events for programs (--json), one JSON object a line. launcher/docs/json.md lists
 // the events and their fields, which are stable: new ones may be added.
 //
 // A line is always valid UTF-8 and holds no newline. Bytes that are not UTF-8 in a name, an argument or a rank's last

@@ -39,7 +39,8 @@ std::vector<std::string> worth_quoting(const std::vector<std::string>& last_erro
 }
 
 std::string stopping_others(const Placement& placement) {
-  return "stopping the other " + counted(static_cast<std::size_t>(placement.size) - 1, "rank");
+  return placement.size == 2 ? "stopping the other rank"
+                             : "stopping the other " + counted(static_cast<std::size_t>(placement.size) - 1, "rank");
 }
 
 Lines as_own_words(Lines lines) {

@@ -1,8 +1,19 @@
 #include "launcher/run/job_deadlines.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd::launch {
+namespace {
+
+// A stall is found this much later at most.
+constexpr int kLooksPerStall = 4;
+
+Duration stall_interval(Duration stall_after) {
+  return std::max<Duration>(JobWatch::kInterval, stall_after / kLooksPerStall);
+}
+
+}  // namespace
 
 void JobDeadlines::act(const AwaitCause&) {
   job_.loop.cancel(cause_timer_);
@@ -39,6 +50,17 @@ void JobDeadlines::begin_timeout() {
     timeout_due_ = job_.loop.now() + job_.spec.timeout;
     arm_timeout();
   }
+  if (job_.spec.stall_after > Duration::zero() && stall_timer_ == 0) {
+    watch_.watch_ranks(stall_interval(job_.spec.stall_after));
+    look_for_stalls();
+  }
+}
+
+void JobDeadlines::look_for_stalls() {
+  stall_timer_ = job_.loop.after(stall_interval(job_.spec.stall_after), [this] { look_for_stalls(); });
+  if (const auto stall = stalls_.look(watch_.picture())) {
+    stacks_.report(*stall, [] {});
+  }
 }
 
 void JobDeadlines::extend_timeout(Duration stopped) {
@@ -50,6 +72,7 @@ void JobDeadlines::extend_timeout(Duration stopped) {
 
 void JobDeadlines::stop() {
   job_.loop.cancel(std::exchange(timeout_timer_, 0));
+  job_.loop.cancel(std::exchange(stall_timer_, 0));
   job_.loop.cancel(std::exchange(cause_timer_, 0));
   job_.loop.cancel(std::exchange(hosts_timer_, 0));
   for (const auto& [rank, timer] : end_timers_) {

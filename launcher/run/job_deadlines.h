@@ -1,5 +1,5 @@
-// JobDeadlines tells a running job's state when one of its waits is over, and ends the job at --timeout, when
-// it has said where the ranks are.
+// JobDeadlines tells a running job's state when one of its waits is over. It says where the ranks are when some of them
+// wait for too long, and before it ends the job at --timeout.
 //
 // Thread: loop only.
 #pragma once
@@ -8,19 +8,22 @@
 
 #include "launcher/run/job_parts.h"
 #include "launcher/run/stack_rounds.h"
+#include "launcher/samples/job_watch.h"
+#include "launcher/samples/stall_finder.h"
 
 namespace hvd::launch {
 
 class JobDeadlines {
  public:
-  JobDeadlines(const JobParts& job, StackRounds& stacks) : job_(job), stacks_(stacks) {}
+  JobDeadlines(const JobParts& job, StackRounds& stacks, JobWatch& watch)
+      : job_(job), stacks_(stacks), watch_(watch), stalls_(job.spec.stall_after, job.spec.is_silence_a_stall) {}
 
   void act(const AwaitCause& action);
   void act(const AwaitEnd& action);
   void act(const AwaitHosts& action);
   // Enough ranks train again, so that no hosts are awaited.
   void on_formed();
-  // The ranks are being started: from now on the time of --timeout passes.
+  // The ranks are being started: from now on the time of --timeout passes, and stalls are looked for.
   void begin_timeout();
   // It did not pass for so long, while the whole job was suspended.
   void extend_timeout(Duration stopped);
@@ -29,9 +32,13 @@ class JobDeadlines {
 
  private:
   void arm_timeout();
+  void look_for_stalls();
 
   const JobParts& job_;
   StackRounds& stacks_;
+  JobWatch& watch_;
+  StallFinder stalls_;
+  TimerId stall_timer_ = 0;
   TimerId timeout_timer_ = 0;
   TimePoint timeout_due_;
   TimerId cause_timer_ = 0;

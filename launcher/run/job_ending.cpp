@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "runtime/base/text.h"
 
@@ -58,12 +59,41 @@ void JobEnding::act(const StopNodes& action) {
       static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(job_.spec.grace).count());
   job_.generations.stop();
   job_.broadcast(AgentMessage::kStop, stop.encode());
-  job_.loop.cancel(stop_timer_);
   const Duration grace = action.signo == SIGKILL ? Duration::zero() : job_.spec.grace;
   if (job_.state.cause()) {  // otherwise servers are being ended, and the job has not failed
     output_.stop_waiting_in(action.signo == SIGKILL ? grace : grace + kReaderTime);
   }
-  stop_timer_ = job_.loop.after(grace + kStopSlack, [this] { job_.apply(StopTimedOut{}); });
+  await_end(grace + kStopSlack);
+}
+
+void JobEnding::await_end(Duration patience) {
+  job_.loop.cancel(stop_timer_);
+  stop_timer_ = job_.loop.after(patience, [this] { job_.apply(StopTimedOut{}); });
+}
+
+void JobEnding::keep_results(const std::string& folder) {
+  ResultKeeper::Sink sink;
+  sink.send = [this](int node, AgentMessage type, std::string_view body) { job_.session(node).send(type, body); };
+  sink.on_failed = [this](int node, const Error& why) {
+    job_.say(Note{LogLevel::kError, node, why.message() + "; its files stay there"});
+    // The session is still being read.
+    job_.loop.post([this, why] { job_.apply(FilesFailed{why}); });
+  };
+  sink.on_missed = [this](int node, const Error& why) {
+    job_.say(Note{LogLevel::kError, node, why.message() + "; it stays there"});
+    job_.loop.post([this, why] { job_.apply(FilesFailed{why}); });
+  };
+  results_ = std::make_unique<ResultKeeper>(folder, std::move(sink));
+}
+
+Result<void> JobEnding::on_result(int node, AgentMessage type, const std::string& body) {
+  if (results_ == nullptr) {
+    return Error(Code::kProtocol, "its agent sends files that nobody has asked for");
+  }
+  if (stop_timer_ != 0 && !is_finishing_) {
+    await_end(kStopSlack);  // as long as files come, its end is not late
+  }
+  return results_->on_message(node, job_.agent(node).host.name, type, body);
 }
 
 void JobEnding::act(const Finish&) {

@@ -3,15 +3,25 @@
 // Thread: loop only.
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "launcher/run/engine_run.h"
 #include "launcher/run/job_parts.h"
 #include "launcher/run/last_output.h"
 #include "launcher/run/moving_hosts.h"
+#include "launcher/tree/result_keeper.h"
 
 namespace hvd::launch {
 
 class JobEnding {
  public:
+  // Call before the job begins: files that come home from the nodes are kept in this folder.
+  void keep_results(const std::string& folder);
+  Result<void> on_result(int node, AgentMessage type, const std::string& body);
+  // Returns what has come home, in words; empty: nothing.
+  [[nodiscard]] std::string results() const { return results_ == nullptr ? "" : results_->summary(); }
+
   JobEnding(const JobParts& job, MovingHosts& hosts, EngineRun& engine, LastOutput& output)
       : job_(job), hosts_(hosts), engine_(engine), output_(output) {}
 
@@ -32,11 +42,14 @@ class JobEnding {
  private:
   // Names the nodes on which ranks may still be running: a user who ends a job wants to know.
   void name_lost_touch();
+  // Gives the nodes so long to end.
+  void await_end(Duration patience);
 
   const JobParts& job_;
   MovingHosts& hosts_;
   EngineRun& engine_;
   LastOutput& output_;
+  std::unique_ptr<ResultKeeper> results_;  // null: nothing comes home
   TimerId stop_timer_ = 0;
   TimerId end_timer_ = 0;
   bool was_told_to_end_ = false;

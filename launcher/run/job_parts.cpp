@@ -65,14 +65,14 @@ void JobParts::show_status() const {
 
 JobWatch::Sink watch_sink_of(const JobParts& job) {
   JobWatch::Sink sink;
-  sink.ask = [&job](int node, std::uint32_t interval_ms) {
+  sink.ask = [&job](int node, const WatchMessage& watch) {
     if (NodeSession& session = job.session(node); session.has_agent()) {
-      session.send(AgentMessage::kWatch, number_body(static_cast<std::int32_t>(interval_ms)));
+      session.send(AgentMessage::kWatch, watch.encode());
     }
   };
   sink.view = [&job] { return view_of(job); };
   sink.on_trouble = [&job](const Error& why) {
-    job.say(Note{LogLevel::kError, -1, "--metrics: " + why.message() + "; the job goes on"});
+    job.say(Note{LogLevel::kError, -1, why.message() + "; the job goes on"});
   };
   return sink;
 }

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/state/exit_codes.h"
@@ -43,7 +44,7 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       away_(parts_),
       output_(parts_),
       stacks_(parts_),
-      deadlines_(parts_, stacks_),
+      deadlines_(parts_, stacks_, watch_),
       start_(parts_, transports, {tree_, hosts_, engine_, deadlines_}),
       ending_(parts_, hosts_, engine_, output_),
       changes_(parts_, hosts_),
@@ -113,6 +114,13 @@ Generations::Sink JobRunner::generations_sink() {
   return sink;
 }
 
+void JobRunner::bring(Tree tree) {
+  if (!spec_.sync_back.empty()) {
+    ending_.keep_results(tree.root + "/" + kResultsFolder);
+  }
+  start_.bring(std::move(tree));
+}
+
 Result<void> JobRunner::keep_output() {
   if (!spec_.kept_dir.empty()) {
     HVD_TRY(logs_.keep_in(RankFilesOptions{spec_.kept_dir, 0, 1, spec_.kept_files}, false));
@@ -161,6 +169,9 @@ Result<int> JobRunner::run() {
   if (!spec_.metrics_file.empty()) {
     watch_.keep_in(spec_.metrics_file);
   }
+  if (spec_.metrics_place.is_on()) {
+    watch_.serve(spec_.metrics_place);
+  }
   HVD_TRY(loop_.run());
   questions_.stop();
   watch_.finish();
@@ -169,6 +180,15 @@ Result<int> JobRunner::run() {
     state_.on(OutputFailed{written.error()});
   }
   output_.tell_unwritten();
+  if (const std::string results = ending_.results(); !results.empty()) {
+    parts_.say(Note{LogLevel::kInfo, -1, results});
+  } else if (state_.exit_code() == 0 && std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) {
+               return !session->opened().is_local;  // on this machine results are where they belong
+             })) {
+    for (const std::string& pattern : spec_.sync_back) {
+      parts_.say(Note{LogLevel::kWarning, -1, "no file of any host fits --sync-back '" + pattern + "'"});
+    }
+  }
   parts_.say(news::Ended{state_, loop_.now() - parts_.began});
   static_cast<void>(output_.flush());
   const int cut_short_by = output_.cut_short_by();

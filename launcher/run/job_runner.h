@@ -54,6 +54,11 @@ class JobRunner final {
   // Call before run(). `from` becomes the standard input of the ranks that the spec names. SIGTTIN must be blocked
   // (input_source.h). Without it these ranks read end of file.
   void take_input(Fd from) { start_.take_input(std::move(from)); }
+  // Call before run(). The folder is brought to each node before its ranks start, and these start in it. Files that
+  // they leave there come home, where the job wants any.
+  void bring(Tree tree);
+  // Gives the job's picture, of what its nodes and ranks use, to `follower` every few seconds.
+  void follow(std::function<void(const JobPicture&)> follower) { watch_.follow(std::move(follower)); }
   // Call before run(). `rewrite` replaces lines of the ranks' output on the console.
   void rewrite_output(LogMux::Rewrite rewrite) { logs_.rewrite_with(std::move(rewrite)); }
   // Call before run(). Hosts of `source` join and leave the running job. `placement` is the one that the runner was

@@ -30,6 +30,21 @@ Result<std::array<std::uint8_t, N>> random_bytes() {
   return bytes;
 }
 
+// Where other nodes may reach this one: as we do, and in the networks that its agent has named.
+std::vector<std::string> addresses_of(const NodeSession& session) {
+  std::vector<std::string> addresses;
+  if (!session.opened().node_address.empty()) {
+    addresses.push_back(session.opened().node_address);
+  }
+  for (const NamedNetwork& network : session.ready()->networks) {
+    const std::string address = network.network.substr(0, network.network.find('/'));
+    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) {
+      addresses.push_back(address);
+    }
+  }
+  return addresses;
+}
+
 }  // namespace
 
 Result<void> JobStart::make_secrets() {
@@ -64,7 +79,72 @@ void JobStart::open_session(int node) {
   session.open(others_.tree.way_to(node, transport_of(kind)));
 }
 
+void JobStart::bring(Tree tree) {
+  way_in_tree_ = way_within(tree, job_.spec.cwd).value_or("");
+  TreeSenders::Sink sink;
+  sink.send = [this](int node, AgentMessage type, std::shared_ptr<const std::string> frame) {
+    job_.session(node).send_frame(type, std::move(frame));
+  };
+  sink.on_here = [this](int node) { on_complete(node); };
+  sink.on_failed = [this](int node, const Error& why) { on_tree_failed(node, why); };
+  sink.addresses_of = [this](int node) { return addresses_of(job_.session(node)); };
+  sink.on_fallback = [this](int node, int source, const std::string& why) {
+    job_.log.write(LogLevel::kDebug, job_.agent(node).host.name + ": does not get the files from " +
+                                         job_.agent(source).host.name + ", but from here: " + why);
+  };
+  trees_ = std::make_unique<TreeSenders>(job_.loop, std::move(tree), std::move(sink));
+}
+
+Result<void> JobStart::on_tree_message(int node, AgentMessage type, const std::string& body) {
+  if (trees_ == nullptr) {
+    return Error(Code::kProtocol, "its agent speaks of a folder, and none is brought to it");
+  }
+  return trees_->on_message(node, type, body);
+}
+
+void JobStart::on_lost(int node) {
+  if (trees_ != nullptr) {
+    trees_->forget(node);
+  }
+}
+
+void JobStart::on_tree_failed(int node, const Error& why) {
+  NodeSession& session = job_.session(node);
+  const Error named = why.with_context(session.plan().host.name);
+  job_.say(news::NodeLost{node, named});
+  job_.show_status();
+  job_.apply(NodeLost{node, named});
+  if (job_.has_started) {
+    session.close_input();  // it was to join, and the job goes on without it
+  }
+}
+
+void JobStart::tell_copied() {
+  const TreeSenders::Totals& totals = trees_->totals();
+  if (totals.nodes == 0) {
+    return;
+  }
+  std::string text = "copied " + counted(totals.files, "file") + " (" + std::to_string(totals.bytes) + " bytes)";
+  if (totals.removed > 0) {
+    text += " and removed " + std::to_string(totals.removed);
+  }
+  job_.log.write(LogLevel::kInfo, "--sync: " + text + " on " + counted(totals.nodes, "node"));
+}
+
+void JobStart::take_place(int node, StartMessage& start) const {
+  const std::string path = trees_ == nullptr ? "" : trees_->path_on(node);
+  if (!path.empty()) {
+    start.cwd = path + way_in_tree_;
+    start.results = job_.spec.sync_back;
+  }
+}
+
 void JobStart::on_start_timeout() {
+  if (trees_ != nullptr && trees_->activity() > active_before_) {
+    active_before_ = trees_->activity();  // files are on their way, however many these are
+    start_timer_ = job_.loop.after(job_.spec.start_timeout, [this] { on_start_timeout(); });
+    return;
+  }
   if (others_.engine.is_there()) {
     others_.engine.on_start_timeout();
   } else {
@@ -90,6 +170,12 @@ Transport& JobStart::transport_of(TransportKind kind) const {
 }
 
 void JobStart::tell_slow_start() {
+  for (const auto& session : job_.sessions) {
+    const int node = session->plan().index;
+    if (const std::string copying = trees_ == nullptr ? "" : trees_->progress_of(node); !copying.empty()) {
+      job_.say(news::NodeProgress{node, copying});
+    }
+  }
   job_.say(news::SlowStart{});
   slow_timer_ = job_.loop.after(kSlowStart, [this] { tell_slow_start(); });
 }
@@ -117,6 +203,16 @@ void JobStart::on_ready(int node, const ReadyMessage& ready) {
   others_.tree.change(node, Relay::State::kUp);
   job_.say(news::NodeReady{node, ready});
   job_.show_status();
+  // Here the folder itself is what its copies are elsewhere.
+  if (trees_ != nullptr && !session.opened().is_local) {
+    trees_->offer(node);
+  } else {
+    on_complete(node);
+  }
+}
+
+void JobStart::on_complete(int node) {
+  NodeSession& session = job_.session(node);
   job_.apply(NodeReady{node});
   if (job_.state.is_over(node)) {
     session.close_input(others_.hosts.last_words(node));  // the job is ending
@@ -155,6 +251,10 @@ void JobStart::act(const StartRanks&) {
   job_.loop.cancel(slow_timer_);
   job_.show_status();
   job_.say(news::AllReady{job_.loop.now() - job_.began});
+  if (trees_ != nullptr) {
+    trees_->stop_sharing();
+    tell_copied();
+  }
   others_.deadlines.begin_timeout();
   std::vector<NodeView> views;
   for (const auto& session : job_.sessions) {
@@ -185,6 +285,7 @@ void JobStart::act(const StartRanks&) {
 void JobStart::send_starts(std::vector<StartMessage> messages) {
   std::vector<std::string> bodies;
   for (std::size_t node = 0; node < job_.sessions.size(); ++node) {
+    take_place(static_cast<int>(node), messages[node]);
     bodies.push_back(messages[node].encode());
     if (bodies.back().size() > kAgentFrames.max_length) {
       const StartFailedMessage too_long{
@@ -254,6 +355,7 @@ void JobStart::act(const StartNode& action) {
   }
   StartMessage start = late_start_message(job_.spec, job_.placement, views, action.node,
                                           LateStart{job_.id, token_, job_.generations.number()});
+  take_place(action.node, start);
   if (late_programs_) {
     late_programs_(job_.placement, views, action.node, start);
   }

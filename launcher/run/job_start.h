@@ -20,6 +20,7 @@
 #include "launcher/sessions/relay_tree.h"
 #include "launcher/transport/transport.h"
 #include "launcher/transport/transport_choice.h"
+#include "launcher/tree/tree_senders.h"
 #include "runtime/base/fd.h"
 
 namespace hvd::launch {
@@ -51,6 +52,7 @@ class JobStart {
   void set_programs(ProgramsOf programs) { programs_ = std::move(programs); }
   void set_late_programs(LateProgramsOf programs) { late_programs_ = std::move(programs); }
   void take_input(Fd from) { input_from_ = std::move(from); }
+  void bring(Tree tree);
 
   // Makes what only this job's agents and ranks are to know.
   Result<void> make_secrets();
@@ -59,6 +61,9 @@ class JobStart {
   void begin(SessionSink& sink, std::function<void()> on_engine_over);
   void open_session(int node);
   void on_ready(int node, const ReadyMessage& ready);
+  void on_lost(int node);
+  // The agent answers what it was told of the folder that it is brought.
+  Result<void> on_tree_message(int node, AgentMessage type, const std::string& body);
   void act(const StartRanks& action);
   void act(const StartNode& action);
   // The job ends before all nodes have answered, or after.
@@ -72,6 +77,12 @@ class JobStart {
   [[nodiscard]] Transport& transport_of(TransportKind kind) const;
   void on_start_timeout();
   void tell_slow_start();
+  // The node has all that its ranks need.
+  void on_complete(int node);
+  void on_tree_failed(int node, const Error& why);
+  void tell_copied();
+  // The node's ranks start in the folder that was brought to it, if one was.
+  void take_place(int node, StartMessage& start) const;
   // Says what the agent must know, and watches the connection to it.
   void welcome(NodeSession& session);
   // Starts the ranks on all nodes.
@@ -89,6 +100,9 @@ class JobStart {
   std::string token_;
   Fd input_from_;
   std::unique_ptr<JobInput> input_;
+  std::unique_ptr<TreeSenders> trees_;  // null: no folder is brought to the nodes
+  std::string way_in_tree_;             // from the folder to the one in which ranks start: "" or "/src"
+  std::uint64_t active_before_ = 0;     // the copies' activity, when the start's time was last looked at
   TimerId start_timer_ = 0;
   TimerId slow_timer_ = 0;
 };

@@ -27,13 +27,13 @@ void LastOutput::stop_waiting_in(Duration delay) {
 
 Result<void> LastOutput::flush() {
   job_.loop.cancel(std::exchange(timer_, 0));
-  is_flushing_ = true;
+  // A signal that came when all ranks had ended, before this began, cuts the first flush short.
+  const int before = std::exchange(is_flushing_, true) ? cut_short_by_ : 0;
   const bool has_failed = job_.state.exit_code() != 0;
   LogMux::Patience patience{has_failed ? Duration(kFlushAfterFailure) : Duration(kFlushTime),
                             is_reader_stuck_ || cut_short_by_ != 0 ? Duration(kStallOfStuck)
                             : has_failed                           ? Duration(kStall)
                                                                    : Duration(kFlushTime)};
-  const int before = cut_short_by_;
   patience.is_over = [this, before] { return cut_short_by_ != before; };
   return job_.logs.flush_all(patience);
 }
@@ -52,8 +52,9 @@ void LastOutput::tell_unwritten() {
 }
 
 bool LastOutput::on_signal(int signo) {
-  cut_short_by_ = is_flushing_ ? signo : cut_short_by_;
-  return is_flushing_;
+  const bool is_over = is_flushing_ || job_.state.phase() == JobPhase::kDone;
+  cut_short_by_ = is_over ? signo : cut_short_by_;
+  return is_over;
 }
 
 }  // namespace hvd::launch

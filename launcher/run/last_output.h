@@ -22,7 +22,7 @@ class LastOutput {
   void flush_refusal();
   // Warns of what was not written, and gives nobody any more time.
   void tell_unwritten();
-  // Returns true if flush() is under way; the signal cuts it short.
+  // Returns true if all ranks have ended, so that only readers are still waited for; the signal cuts that short.
   bool on_signal(int signo);
   // The signal that did so; 0: none has.
   [[nodiscard]] int cut_short_by() const { return cut_short_by_; }

@@ -1,8 +1,27 @@
 #include "launcher/run/node_reports.h"
 
+#include <unistd.h>
+
 #include <utility>
 
+#include "launcher/transport/transport_choice.h"
+
 namespace hvd::launch {
+namespace {
+
+// A folder or a script that another host lacks and this one has: --sync would bring it there.
+Error with_sync_hint(const JobSpec& spec, const HostSpec& host, const Error& why) {
+  const std::size_t at = spec.cwd.empty() ? std::string::npos : why.message().find("'" + spec.cwd);
+  if (why.code() != Code::kNotFound || at == std::string::npos || !spec.sync_dir.empty() || is_here(host)) {
+    return why;
+  }
+  const std::string missing = why.message().substr(at + 1, why.message().find('\'', at + 1) - at - 1);
+  return ::access(missing.c_str(), R_OK) == 0
+             ? Error(why.code(), why.message() + "; it is on this machine, and --sync brings the folder to the hosts")
+             : why;
+}
+
+}  // namespace
 
 void NodeReports::on_ready(int node, const ReadyMessage& ready) {
   to_.start.on_ready(node, ready);
@@ -45,7 +64,8 @@ void NodeReports::on_joined(const JoinedMessage& joined) {
 }
 
 void NodeReports::on_start_failed(const StartFailedMessage& failed) {
-  job_.apply(RankStartFailed{failed.rank, failed.why});
+  const HostSpec& host = job_.placement.node_of(failed.rank).host;
+  job_.apply(RankStartFailed{failed.rank, with_sync_hint(job_.spec, host, failed.why)});
 }
 
 void NodeReports::on_output(int node, const OutputMessage& output) {
@@ -113,6 +133,12 @@ void NodeReports::on_done(int node) {
 }
 
 Result<void> NodeReports::on_answer(int node, AgentMessage type, const std::string& body) {
+  if (type == AgentMessage::kResultList || type == AgentMessage::kResultBytes) {
+    return to_.ending.on_result(node, type, body);
+  }
+  if (is_about_tree(type)) {
+    return to_.start.on_tree_message(node, type, body);
+  }
   return type == AgentMessage::kStacks ? to_.stacks.on_answer(node, body) : SessionSink::on_answer(node, type, body);
 }
 
@@ -122,6 +148,7 @@ void NodeReports::on_lost(int node, const Error& why) {
     job_.show_status();
   }
   to_.tree.change(node, Relay::State::kGone);
+  to_.start.on_lost(node);
   on_input_over(node);
   job_.apply(NodeLost{node, why});
   to_.hosts.look_later();

@@ -80,7 +80,7 @@ void mark_odd_ranks(JobPicture& view) {
   const std::uint64_t usual_memory = median(memory);
   for (RankShown* rank : running) {
     if (!awaited.empty() && doing(*rank) != awaited) {
-      rank->odd = "others wait in " + awaited;
+      rank->odd = "the others wait for it";
     } else if (running.size() > 2 && rank->cores < usual_cores / 2 && usual_cores - rank->cores > kFewCores) {
       rank->odd = "uses less processor than the others";
     } else if (running.size() > 2 && rank->used.memory_bytes > usual_memory / 2 * 3 &&

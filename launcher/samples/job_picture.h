@@ -58,7 +58,7 @@ struct JobPicture {
   static Result<JobPicture> decode(std::string_view body);
 };
 
-// Says of each rank how it differs from the others: those who wait for it name the operation. Pure.
+// Says of each rank how it differs from the others. Pure.
 void mark_odd_ranks(JobPicture& view);
 
 }  // namespace hvd::launch

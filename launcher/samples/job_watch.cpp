@@ -9,6 +9,7 @@ namespace hvd::launch {
 
 JobWatch::~JobWatch() {
   loop_.cancel(timer_);
+  loop_.cancel(follow_timer_);
 }
 
 void JobWatch::keep_in(const std::string& metrics_file) {
@@ -18,20 +19,54 @@ void JobWatch::keep_in(const std::string& metrics_file) {
   write_later();
 }
 
+void JobWatch::serve(const MetricsPlace& place) {
+  auto server =
+      MetricsServer::listen(loop_, place, [this] { return metrics_text(picture(), MetricsForm::kOpenMetrics); });
+  if (!server.ok()) {
+    sink_.on_trouble(server.error().with_context("--metrics-listen"));
+    return;
+  }
+  server_ = std::move(server).value();
+  want();
+}
+
+void JobWatch::follow(std::function<void(const JobPicture&)> follower) {
+  follower_ = std::move(follower);
+  ask_all();
+  follow_timer_ = loop_.after(kFollowInterval, [this] { tell_follower(); });
+}
+
+void JobWatch::tell_follower() {
+  follower_(picture());
+  follow_timer_ = loop_.after(kFollowInterval, [this] { tell_follower(); });
+}
+
 void JobWatch::finish() {
+  server_.reset();
   loop_.cancel(std::exchange(timer_, 0));
+  loop_.cancel(std::exchange(follow_timer_, 0));
   write();
+  if (follower_) {
+    follower_(picture());
+  }
 }
 
 void JobWatch::want() {
-  if (++wanted_ == 1) {
-    ask_all(kInterval);
+  if (++viewers_ == 1) {
+    ask_all();
   }
 }
 
 void JobWatch::release() {
-  if (--wanted_ == 0) {
-    ask_all(Duration::zero());
+  if (--viewers_ == 0) {
+    ask_all();
+  }
+}
+
+void JobWatch::watch_ranks(Duration interval) {
+  stall_interval_ = interval;
+  if (viewers_ == 0) {
+    ask_all();
   }
 }
 
@@ -42,15 +77,23 @@ JobPicture JobWatch::picture() const {
 }
 
 void JobWatch::on_started(int node) {
-  if (nodes_.insert(node).second && wanted_ > 0) {
-    sink_.ask(node, static_cast<std::uint32_t>(std::chrono::milliseconds(kInterval).count()));
+  if (nodes_.insert(node).second && wanted().interval_ms > 0) {
+    sink_.ask(node, wanted());
   }
 }
 
-void JobWatch::ask_all(Duration interval) {
+WatchMessage JobWatch::wanted() const {
+  Duration interval = viewers_ > 0 ? Duration(kInterval) : stall_interval_;
+  if (follower_ && (interval == Duration::zero() || interval > kFollowInterval)) {
+    interval = kFollowInterval;
+  }
+  return {static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(interval).count()),
+          viewers_ > 0 || follower_};
+}
+
+void JobWatch::ask_all() {
   for (const int node : nodes_) {
-    sink_.ask(node,
-              static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(interval).count()));
+    sink_.ask(node, wanted());
   }
 }
 
@@ -68,7 +111,7 @@ void JobWatch::write() {
   // The collector of node_exporter reads files of other users, so everybody may read this one.
   const auto written = replace_file(file_, metrics_text(picture(), MetricsForm::kPrometheus), 0644);
   if (!written.ok() && !std::exchange(is_troubled_, true)) {
-    sink_.on_trouble(written.error());
+    sink_.on_trouble(written.error().with_context("--metrics"));
   }
 }
 

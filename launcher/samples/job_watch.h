@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "launcher/samples/job_samples.h"
+#include "launcher/samples/metrics_server.h"
 #include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
@@ -18,11 +19,12 @@ namespace hvd::launch {
 class JobWatch {
  public:
   struct Sink {
-    std::function<void(int node, std::uint32_t interval_ms)> ask;  // the node's agent, for samples
-    std::function<JobPicture()> view;                              // the nodes, and the ranks with their states
-    std::function<void(const Error&)> on_trouble;                  // the metrics cannot be written
+    std::function<void(int node, const WatchMessage&)> ask;  // the node's agent, for samples
+    std::function<JobPicture()> view;                        // the nodes, and the ranks with their states
+    std::function<void(const Error&)> on_trouble;            // the metrics cannot be written, or served
   };
   static constexpr auto kInterval = std::chrono::seconds(1);
+  static constexpr auto kFollowInterval = std::chrono::seconds(5);
 
   JobWatch(EventLoop& loop, Sink sink) : loop_(loop), sink_(std::move(sink)) {}
   ~JobWatch();
@@ -31,11 +33,17 @@ class JobWatch {
 
   // Keeps the metrics in this file from now on.
   void keep_in(const std::string& metrics_file);
+  // Gives them to whoever asks for them there.
+  void serve(const MetricsPlace& place);
+  // Gives the job's picture to `follower` every few seconds from now on, and once more when the job has ended.
+  void follow(std::function<void(const JobPicture&)> follower);
   // The job has ended: the metrics have its last state.
   void finish();
-  // Somebody more, or less, wants samples.
+  // Somebody more, or less, wants samples each second, with all that there is.
   void want();
   void release();
+  // From now on ranks are watched for stalls, at this interval where nobody else wants samples, without the GPUs.
+  void watch_ranks(Duration interval);
   // The job as it is now.
   [[nodiscard]] JobPicture picture() const;
 
@@ -46,9 +54,11 @@ class JobWatch {
   void on_output(int rank, std::string_view bytes) { samples_.note_output(rank, bytes, loop_.now()); }
 
  private:
-  void ask_all(Duration interval);
+  [[nodiscard]] WatchMessage wanted() const;
+  void ask_all();
   void write();
   void write_later();
+  void tell_follower();
 
   // constant after construction
   EventLoop& loop_;
@@ -56,9 +66,13 @@ class JobWatch {
   // loop only
   JobSamples samples_;
   std::set<int> nodes_;  // whose agents have started ranks
-  int wanted_ = 0;
+  int viewers_ = 0;
+  Duration stall_interval_{};                        // zero: nobody looks for stalls
+  std::function<void(const JobPicture&)> follower_;  // empty: nobody follows
+  TimerId follow_timer_ = 0;
   std::string file_;  // of the metrics; empty: none
   bool is_troubled_ = false;
+  std::unique_ptr<MetricsServer> server_;  // null: nobody can ask for them
   TimerId timer_ = 0;
 };
 

@@ -2,15 +2,16 @@
 
 namespace hvd::launch {
 
-void NodeSampler::watch(Duration interval) {
+void NodeSampler::watch(Duration interval, bool wants_gpus) {
   loop_.cancel(std::exchange(timer_, 0));
   interval_ = interval;
-  if (interval <= Duration::zero()) {
+  if (interval <= Duration::zero() || !wants_gpus) {
     gpus_.reset();
-    return;
-  }
-  if (has_gpus_ && gpus_ == nullptr) {
+  } else if (has_gpus_ && gpus_ == nullptr) {
     gpus_ = std::make_unique<GpuWatch>(loop_, environment_);
+  }
+  if (interval <= Duration::zero()) {
+    return;
   }
   sample();
 }
@@ -32,8 +33,11 @@ void NodeSampler::sample() {
   message.memory_free = memory.free;
   for (const auto& [rank, pid] : ranks) {
     const Usage& used = usage.at(pid);
-    message.ranks.push_back({rank, used.processes, used.cpu_ms, used.memory_bytes, false, {}});
+    const auto runtime = activity_.read(pid, usage_.tree(pid));
+    message.ranks.push_back(
+        {rank, used.processes, used.cpu_ms, used.memory_bytes, runtime.has_value(), runtime.value_or(RuntimeSample())});
   }
+  activity_.keep(pids);
   if (gpus_ != nullptr) {
     message.gpus = gpus_->gpus();
   }

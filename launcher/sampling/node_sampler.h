@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "launcher/process/exit_status.h"
+#include "launcher/sampling/activity_reader.h"
 #include "launcher/sampling/gpu_watch.h"
 #include "launcher/sampling/process_usage.h"
 #include "launcher/wire/sample_messages.h"
@@ -38,7 +39,7 @@ class NodeSampler {
   // The node has GPUs, so they are watched too.
   void set_has_gpus(bool has_gpus) { has_gpus_ = has_gpus; }
   // Samples follow each other in this time, and the first one comes at once; zero: none comes any more.
-  void watch(Duration interval);
+  void watch(Duration interval, bool wants_gpus);
   // A child of this process was reaped. Returns false when it was not one of the sampler's.
   bool on_exited(pid_t pid, const ExitStatus& status) { return gpus_ != nullptr && gpus_->on_exited(pid, status); }
   [[nodiscard]] bool owns(pid_t pid) const { return gpus_ != nullptr && gpus_->owns(pid); }
@@ -55,6 +56,7 @@ class NodeSampler {
   Duration interval_{};
   TimerId timer_ = 0;
   ProcessUsage usage_;
+  ActivityReader activity_;
   std::unique_ptr<GpuWatch> gpus_;  // null: nobody watches, or there are no GPUs
 };
 

@@ -27,6 +27,8 @@ class ProcessUsage {
 
   // Returns the usage of each root. A root that has ended has no processes.
   std::map<pid_t, Usage> measure(const std::vector<pid_t>& roots);
+  // The processes of a root, itself among them, as the last look found them.
+  [[nodiscard]] const std::vector<pid_t>& tree(pid_t root) { return trees_[root]; }
 
  private:
   void look(const std::vector<pid_t>& roots);

@@ -85,6 +85,12 @@ struct JobRecord {
   bool is_local = false;      // all its nodes are this machine
 };
 
+constexpr const char* kStoppedError = "JobTerminated";
+// Whether a user has ended the job, which counts as failed.
+inline bool was_stopped(const JobRecord& job) {
+  return job.state == ExecutionState::kFailed && job.error.code == kStoppedError;
+}
+
 // JobEnd says how a job ended.
 struct JobEnd {
   ExecutionState state = ExecutionState::kFailed;

@@ -352,7 +352,7 @@ JobEnd terminated(int status) {
   return {ExecutionState::kFailed,
           std::nullopt,
           status,
-          {"JobTerminated", "The specified job has been terminated by the user", ""}};
+          {kStoppedError, "The specified job has been terminated by the user", ""}};
 }
 
 constexpr int kStoppedStatus = 143;  // 128 + SIGTERM

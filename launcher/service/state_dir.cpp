@@ -114,6 +114,10 @@ std::string StateDir::ticket_of(const std::string& uuid) const {
   return root_ + "/service/tickets/" + uuid;
 }
 
+std::string StateDir::page_of(const std::string& uuid) const {
+  return run_of(uuid) + "/job.html";
+}
+
 std::string StateDir::run_of(const std::string& uuid) const {
   return root_ + "/service/runs/" + uuid;
 }

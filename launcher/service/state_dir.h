@@ -5,7 +5,7 @@
 //   service/locks/UUID     held by the supervisor of a job for as long as it lives
 //   service/locks/wake     written by each process that changes a record
 //   service/tickets/UUID   what the job is started with (ticket.h); removed with its end
-//   service/runs/UUID/     hvdrun's messages about the run, and what each rank printed
+//   service/runs/UUID/     hvdrun's messages about the run, its page, and what each rank printed
 //
 // A process id proves nothing, since another process may have it by now. A lock is released by the kernel however its
 // holder dies, and every process that watches the folder sees that.
@@ -32,6 +32,8 @@ class StateDir {
   [[nodiscard]] std::string tickets() const;
   [[nodiscard]] std::string ticket_of(const std::string& uuid) const;
   [[nodiscard]] std::string run_of(const std::string& uuid) const;
+  // The run's page (launcher/page); where the user has it kept elsewhere, a link to it.
+  [[nodiscard]] std::string page_of(const std::string& uuid) const;
   // Removes the folder of a run and its contents, but never the contents of what is mounted there.
   [[nodiscard]] Result<void> remove_run(const std::string& uuid) const;
 

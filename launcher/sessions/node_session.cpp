@@ -47,8 +47,8 @@ void NodeSession::send_frame(AgentMessage type, std::shared_ptr<const std::strin
     has_started_ = true;
     is_resumable_ = reconnect_ > Duration::zero();
   }
-  if (type == AgentMessage::kCredit) {
-    send_ack();  // once the credit is used, the agent no longer needs to keep that output for a resend
+  if (type == AgentMessage::kCredit || type == AgentMessage::kResultCredit) {
+    send_ack();  // once the credit is used, the agent no longer needs to keep what it has sent for a resend
   }
   if (stage_ == Stage::kOpen) {
     stream_->write(*frame);
@@ -271,6 +271,8 @@ Result<void> NodeSession::on_frame(const Frame& frame) {
     }
   } else if (is_relayed(type)) {
     return sink_.on_relay(plan_.index, frame);
+  } else if (is_about_tree(type)) {
+    return sink_.on_answer(plan_.index, type, frame.body);
   } else if (is_numbered(type)) {
     ++received_;
     return on_numbered(frame);
@@ -382,6 +384,8 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
     case AgentMessage::kListening:
     case AgentMessage::kProbed:
     case AgentMessage::kStacks:
+    case AgentMessage::kResultList:
+    case AgentMessage::kResultBytes:
       return sink_.on_answer(plan_.index, static_cast<AgentMessage>(frame.type), frame.body);
     default:
       return Error(Code::kProtocol,

@@ -57,8 +57,8 @@ class SessionSink {
   // The agent tells what its node's ranks use and do, once it was asked to watch them.
   virtual void on_sample(int /*node*/, const SampleMessage& /*sample*/) {}
   virtual void on_done(int node) = 0;
-  // An agent answered a question of `hvdrun check` (launcher/wire/check_messages.h), or one about stacks
-  // (stack_messages.h). An error ends the session.
+  // An agent answered a question of `hvdrun check` (launcher/wire/check_messages.h), one about stacks
+  // (stack_messages.h), or what it was told of a folder (tree_messages.h). An error ends the session.
   virtual Result<void> on_answer(int node, AgentMessage type, const std::string& body);
   // The session is over: it was never opened, it broke, or it was refused for what the agent sent.
   virtual void on_lost(int node, const Error& why) = 0;

@@ -35,6 +35,11 @@ bool is_of_libhvd(const Json& frame) {
   return text_in(frame, "filename").find("/horovod/") != std::string::npos;
 }
 
+// Python's import system makes a dozen such frames of one import statement. The frame of that statement says enough.
+bool is_of_import(const Json& frame) {
+  return text_in(frame, "filename").starts_with("<frozen importlib");
+}
+
 // Returns the value of the argument `name`, which our packages give to each operation on a tensor.
 std::string tensor_of(const Json& frame) {
   const auto locals = frame.find("locals");
@@ -72,7 +77,7 @@ std::vector<std::string> lines_of(const Json& frames) {
   };
   for (auto frame = frames.rbegin(); frame != frames.rend() && lines.size() < kMostFrames; ++frame) {
     // An address without a symbol differs from process to process, and says nothing.
-    if (!frame->is_object() || text_in(*frame, "name").starts_with("0x")) {
+    if (!frame->is_object() || text_in(*frame, "name").starts_with("0x") || is_of_import(*frame)) {
       continue;
     }
     // What libhvd calls in turn, such as ctypes, belongs to the operation; a native frame has no line.
@@ -113,11 +118,17 @@ RankStack stack_of(const RankStacks& read) {
   const Json* const main = threads.is_array() ? main_thread(threads, read.pid) : nullptr;
   if (main != nullptr) {
     stack.frames = lines_of((*main)["frames"]);
+    // Where a compiled function or another thread calls libhvd, Python's frames do not name the operation.
+    const bool is_named = !stack.frames.empty() && stack.frames.back().ends_with('\'');
+    if (!read.waits.empty() && !is_named) {
+      stack.frames.push_back("(libhvd waits for " + shown(read.waits) + ")");
+    }
     stack.is_read = true;
     return stack;
   }
   const std::string why = !read.why.empty() ? read.why : read.text.empty() ? "no answer" : "it runs no Python code";
-  stack.frames.push_back("(no stack: " + why + (read.kernel.empty() ? "" : "; the kernel says: " + read.kernel) + ")");
+  stack.frames.push_back("(no stack: " + why + (read.kernel.empty() ? "" : "; the kernel says: " + read.kernel) +
+                         (read.waits.empty() ? "" : "; libhvd waits for " + shown(read.waits)) + ")");
   return stack;
 }
 

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/state/exit_codes.h"
@@ -84,6 +85,15 @@ JobActions JobNodes::handle(const NodeEnding& event) {
 }
 
 JobActions JobNodes::handle(const NodeDone& event) {
+  if (job_.phase == JobPhase::kOpening) {
+    // It has said why in a line of its own, and no rank can be started there.
+    const NodeState before = std::exchange(job_.node(event.node), NodeState::kDone);
+    if (before == NodeState::kOpening || before == NodeState::kReady) {
+      unopened_.emplace_back(event.node, Error(Code::kLostPeer, job_.plan(event.node).host.name +
+                                                                    ": its agent has ended before the job began"));
+    }
+    return start_if_open();
+  }
   job_.node(event.node) = NodeState::kDone;
   return end_.finish_if_over();
 }
@@ -105,7 +115,8 @@ JobActions JobNodes::handle(const StartTimedOut&) {
 }
 
 JobActions JobNodes::start_if_open() {
-  if (job_.phase != JobPhase::kOpening || !job_.every_node(NodeState::kReady, NodeState::kLost)) {
+  const auto is_settled = [](NodeState state) { return state != NodeState::kOpening; };
+  if (job_.phase != JobPhase::kOpening || !std::all_of(job_.nodes.begin(), job_.nodes.end(), is_settled)) {
     return {};
   }
   if (unopened_.empty()) {

@@ -36,10 +36,6 @@ void RunningJob::note_error(int failed) {
   record.failed_with = error;
 }
 
-bool RunningJob::every_node(NodeState a, NodeState b) const {
-  return std::all_of(nodes.begin(), nodes.end(), [a, b](NodeState node) { return node == a || node == b; });
-}
-
 bool RunningJob::is_there(int of) const {
   const RankRecord::State state = rank(of).state;
   return state == RankRecord::State::kRunning || state == RankRecord::State::kPending;

@@ -64,7 +64,6 @@ struct RunningJob {
   // Notes whether the rank has failed as it did before, with nothing gained in between.
   void note_error(int rank);
 
-  [[nodiscard]] bool every_node(NodeState a, NodeState b) const;
   // It runs or is being started.
   [[nodiscard]] bool is_there(int rank) const;
   // The ranks of the node that are still there.

@@ -73,9 +73,9 @@ std::vector<std::string> rank_lines(const JobPicture& job, std::size_t width, bo
   std::stable_sort(ranks.begin(), ranks.end(), [](const RankShown* a, const RankShown* b) {
     return std::pair(a->odd.empty(), a->rank) < std::pair(b->odd.empty(), b->rank);
   });
-  std::vector<GridColumn> columns = {column("RANK", true),       column("NODE", false, 3),  column("STATE", false),
-                                     column("CORES", true),      column("MEMORY", true, 2), column("LINE", true, 4),
-                                     column("BYTES/S", true, 1), column("DOES", false, 5),  column("DIFFERS", false)};
+  std::vector<GridColumn> columns = {column("RANK", true),       column("NODE", false, 4),  column("STATE", false),
+                                     column("CORES", true),      column("MEMORY", true, 2), column("LINE", true, 5),
+                                     column("BYTES/S", true, 3), column("DOES", false, 1),  column("DIFFERS", false)};
   for (const RankShown* rank : ranks) {
     const Tone tone = rank->odd.empty() ? Tone::kPlain : Tone::kWarning;
     const auto cell = [&](bool is_known, const std::string& text) {

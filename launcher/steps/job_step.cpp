@@ -4,13 +4,14 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "launcher/joining/join_calls.h"
-#include "launcher/page/page_reporter.h"
+#include "launcher/page/record_reporter.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/inherited_signals.h"
 #include "launcher/process/own_process.h"
@@ -21,6 +22,7 @@
 #include "launcher/steps/slurm_requeue.h"
 #include "launcher/steps/step_engine.h"
 #include "launcher/steps/step_log.h"
+#include "launcher/steps/step_tree.h"
 #include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
@@ -29,6 +31,7 @@ Result<int> run_step(const JobStep& step) {
   const JobSpec& job = step.job;
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone becomes an error of write(2), which stops the job
   HVD_TRY(allow_files_for(job, agents_of(job, step.placement)));
+  HVD_TRY_ASSIGN(std::optional<Tree> tree, tree_of(job));  // before signals wait for the loop
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;
@@ -87,9 +90,10 @@ Result<int> run_step(const JobStep& step) {
   }
   const Placement& told = source != nullptr || !job.join_file.empty() ? placement : agents;
   std::unique_ptr<JobReporter> reporter = reporter_of(job, told);
-  if (step.page != nullptr) {
+  if (step.records != nullptr && step.records->is_any()) {
+    step.records->begin(step.name);
     reporter =
-        std::make_unique<PageReporter>(std::move(reporter), *step.page, job, told, std::chrono::system_clock::now);
+        std::make_unique<RecordReporter>(std::move(reporter), *step.records, job, told, std::chrono::system_clock::now);
   }
   if (step.report_by) {
     reporter = step.report_by(std::move(reporter), told);
@@ -110,6 +114,12 @@ Result<int> run_step(const JobStep& step) {
   owner.set_late_programs(step.late_programs);
   owner.rewrite_output(step.rewrite);
   owner.take_input(std::move(input));
+  if (tree) {
+    owner.bring(*std::move(tree));
+  }
+  if (step.records != nullptr && step.records->has_page()) {
+    owner.follow([records = step.records](const JobPicture& picture) { records->take(picture); });
+  }
   if (source != nullptr) {
     owner.follow_hosts(placement, *source);
   }

@@ -7,7 +7,7 @@
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
 #include "launcher/offers/host_source.h"
-#include "launcher/page/page_file.h"
+#include "launcher/page/job_records.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_reporter.h"
 #include "launcher/run/start_plan.h"
@@ -30,7 +30,8 @@ struct JobStep {
   // Becomes true when the step has ended because the time of Slurm's job is over, and that may go back into the queue;
   // null: nobody asks.
   bool* is_to_be_requeued = nullptr;
-  PageFile* page = nullptr;  // hears of the step; null: the job has no page
+  JobRecords* records = nullptr;  // hear of the step; null: nobody does
+  const char* name = "job";       // of the step, in the records
 };
 
 // Returns hvdrun's exit code. Its event loop, and everything registered with it, ends when it returns.

@@ -41,21 +41,18 @@ Result<int> run_whole_job(JobSpec job, const std::vector<std::string>& notices) 
   }
   bool is_to_be_requeued = false;
   const SteadyClock clock;
-  std::optional<PageFile> page;  // all starts of the job are on it
-  if (!job.page.empty()) {
-    page.emplace(job.page, clock);
-  }
+  JobRecords records(job, clock);
   Result<int> code = 0;
   if (job.fresh.limit > 0) {
-    RestartedJob restarted(job, placement, [&page](const JobStep& start) {
-      JobStep with_page = start;
-      with_page.page = page ? &*page : nullptr;
-      return run_step(with_page);
+    RestartedJob restarted(job, placement, [&records](const JobStep& start) {
+      JobStep with_records = start;
+      with_records.records = &records;
+      return run_step(with_records);
     });
     code = restarted.run();
     is_to_be_requeued = restarted.is_to_be_requeued();
   } else {
-    code = run_step({job, placement, {}, {}, {}, {}, {}, &is_to_be_requeued, page ? &*page : nullptr});
+    code = run_step({job, placement, {}, {}, {}, {}, {}, &is_to_be_requeued, &records});
   }
   if (is_to_be_requeued) {
     requeue(job);

@@ -44,6 +44,18 @@ package = text_of("horovod", "__init__.py")
 if package:
     ours = "libhvd" in text_of("horovod", "common/_lib.py")
     say("horovod", (value_of(package, "__version__") or "?") + ("" if ours else " (not hvdrun's)"))
+seen = set()
+for folder in sys.path:
+    try:
+        files = os.listdir(folder or ".")
+    except OSError:
+        continue
+    for file in files:
+        found = re.match(r"(.+?)-(\d[^-]*)(-py[\d.]+)?[.](dist-info|egg-info)$", file)
+        name = found and re.sub(r"[-_.]+", "-", found.group(1)).lower()
+        if found and name not in seen:
+            seen.add(name)
+            say("package", name + " " + found.group(2))
 )PY";
 
 FolderSurvey folder_at(const std::string& path, int mode) {
@@ -159,12 +171,18 @@ void read_python_answer(std::string_view output, SoftwareSurvey& software) {
     }
     const std::size_t space = std::min(line.find(' '), line.size());
     const std::string_view key = line.substr(kMark.size(), space - kMark.size());
+    if (key == "package") {
+      const std::string_view package = trimmed(line.substr(space));
+      const std::size_t end = std::min(package.find(' '), package.size());
+      software.packages.emplace_back(package.substr(0, end), trimmed(package.substr(end)));
+    }
     for (const auto& [name, value] : keys) {
       if (key == name) {
         *value = trimmed(line.substr(space));
       }
     }
   }
+  std::sort(software.packages.begin(), software.packages.end());
   if (software.python.empty()) {
     software.python_error = "it does not say its version";
   }

@@ -106,15 +106,16 @@ struct SoftwareSurvey {
   // of a Python program
   std::string python;  // "3.11.7"; empty: it is none, or does not run
   std::string python_error;
-  std::string torch;       // "2.13.0+cpu"; empty: it has none
-  std::string torch_cuda;  // that it was built for
-  std::string horovod;     // ours; empty: none
-  std::string mpirun;      // "Open MPI 4.1.4"
+  std::string torch;                                          // "2.13.0+cpu"; empty: it has none
+  std::string torch_cuda;                                     // that it was built for
+  std::string horovod;                                        // ours; empty: none
+  std::vector<std::pair<std::string, std::string>> packages;  // installed ones with their versions, sorted
+  std::string mpirun;                                         // "Open MPI 4.1.4"
   std::string mpirun_error;
 
   static void fields(auto& m, auto& walk) {
     walk(m.error, m.driver, m.gpus, m.cache, m.temporary, m.directory, m.program, m.program_error);
-    walk(m.python, m.python_error, m.torch, m.torch_cuda, m.horovod, m.mpirun, m.mpirun_error);
+    walk(m.python, m.python_error, m.torch, m.torch_cuda, m.horovod, m.packages, m.mpirun, m.mpirun_error);
   }
   [[nodiscard]] std::string encode() const;
   static Result<SoftwareSurvey> decode(std::string_view body);

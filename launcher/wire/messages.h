@@ -4,11 +4,13 @@
 //
 // From the launcher to the agent: Welcome, Start, Stop, Forward, Suspend, Continue, Credit, Exchanged, Notice,
 // Heartbeat, Ack, Resume, Bye, RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Generation,
-// EndRank, Input, InputEnd, AskStacks, Watch.
+// EndRank, Input, InputEnd, AskStacks, Watch, OfferTree, TreeList, FileBytes,
+// FetchFiles, ResultCredit.
 //
 // From the agent to the launcher: Ready, Started, StartFailed, Output, OutputEnd, Failing, Exited, Exchange, Joined,
 // Problem, Heartbeat, Done, Ack, Resumed, NoResume, Ending, Leaving, RelayOutput, RelayErrors, RelayOver, InputCredit,
-// InputOver, Stacks, Sample.
+// InputOver, Stacks, Sample, AskTree, WantFiles, FileCredit, TreeHere, ResultList,
+// ResultBytes.
 //
 // When a node is checked, and no job is run (check_messages.h): AskClock, AskSurvey and AskProbe go to the agent, and
 // Clock, System, Software, Listening and Probed come back.
@@ -46,7 +48,7 @@
 namespace hvd::launch {
 
 // Of the version, since both ends are of one hvdrun: it grows with each change of a message or its meaning.
-inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 8, 64U << 20U, "launcher-agent"};
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 10, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
   kWelcome = 1,
@@ -99,7 +101,7 @@ enum class AgentMessage : std::uint16_t {
   kSuspended = 46,  // empty: the answer
   kContinue = 47,   // empty: the ranks go on (SIGCONT)
 
-  kWatch = 48,   // i32 ms between two samples that are to come from now on; 0: none
+  kWatch = 48,   // WatchMessage (sample_messages.h): samples are to come from now on, or none any more
   kSample = 49,  // SampleMessage (sample_messages.h)
 
   kAskClock = 50,   // i32: the question's number; answered at once
@@ -112,7 +114,28 @@ enum class AgentMessage : std::uint16_t {
   kListening = 63,  // ListeningMessage
   kProbed = 64,     // ProbeResult
   kStacks = 65,     // RankStacks
+
+  // A folder is brought to the node before its ranks start (tree_messages.h).
+  kOfferTree = 54,   // TreeOffer; answered by AskTree, or by TreeHere at once
+  kTreeList = 55,    // TreeList; after the last one comes WantFiles, or TreeHere at once
+  kFileBytes = 56,   // FileBytes, until all that was wanted has been sent
+  kFetchFiles = 57,  // FetchFiles: instead of FileBytes
+  kAskTree = 66,     // empty
+  kWantFiles = 67,   // WantedFiles
+  kFileCredit = 68,  // u64 bytes of FileBytes that were written: so many may be sent in addition, if we send them
+  kTreeHere = 69,    // TreeHere
+
+  // Files of that folder come home when the node's ranks have ended, before Done.
+  kResultList = 70,    // TreeList, in parts
+  kResultBytes = 71,   // FileBytes: of all files of the list
+  kResultCredit = 72,  // u64 bytes of ResultBytes that may be sent in addition
 };
+
+// About a folder that is brought to the node.
+constexpr bool is_about_tree(AgentMessage type) {
+  return (type >= AgentMessage::kOfferTree && type <= AgentMessage::kFetchFiles) ||
+         (type >= AgentMessage::kAskTree && type <= AgentMessage::kTreeHere);
+}
 
 // About a command that carries bytes to another node.
 constexpr bool is_relayed(AgentMessage type) {
@@ -124,7 +147,7 @@ constexpr bool is_relayed(AgentMessage type) {
 constexpr bool is_numbered(AgentMessage type) {
   return type != AgentMessage::kHeartbeat && type != AgentMessage::kAck && type != AgentMessage::kResume &&
          type != AgentMessage::kBye && type != AgentMessage::kReady && type != AgentMessage::kResumed &&
-         type != AgentMessage::kNoResume && !is_relayed(type);
+         type != AgentMessage::kNoResume && !is_relayed(type) && !is_about_tree(type);
 }
 
 // Bytes of output and errors of one relayed command that may be under way to the launcher.
@@ -239,13 +262,14 @@ struct StartMessage {
   bool may_restart = false;  // a rank that fails may be started anew: the node is not over before the launcher says so
   std::string hostfile;      // written beside the agent's socket before ranks start (hostfile_beside)
   std::vector<std::pair<std::string, std::string>> files;  // name and text, of mode 0600 beside the socket likewise
-  std::uint32_t input_window = 0;  // bytes of Input that may be under way, at most kInputWindow; 0: no rank reads it
-  bool is_joining = false;         // the job runs, and these ranks wait to be taken in
-  std::uint32_t generation = 0;    // the present one then
+  std::uint32_t input_window = 0;    // bytes of Input that may be under way, at most kInputWindow; 0: no rank reads it
+  bool is_joining = false;           // the job runs, and these ranks wait to be taken in
+  std::uint32_t generation = 0;      // the present one then
+  std::vector<std::string> results;  // patterns of files in the brought folder that come home at the end
 
   static void fields(auto& m, auto& walk) {
     walk(m.cwd, m.argv, m.unset, m.env, m.last, m.ranks, m.may_restart, m.hostfile, m.input_window, m.files);
-    walk(m.is_joining, m.generation);
+    walk(m.is_joining, m.generation, m.results);
   }
   [[nodiscard]] std::string encode() const;
   static Result<StartMessage> decode(std::string_view body);

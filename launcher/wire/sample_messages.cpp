@@ -4,6 +4,14 @@
 
 namespace hvd::launch {
 
+std::string WatchMessage::encode() const {
+  return encoded(*this);
+}
+
+Result<WatchMessage> WatchMessage::decode(std::string_view body) {
+  return decoded<WatchMessage>(body, "Watch", [](const WatchMessage&) { return true; });
+}
+
 std::string SampleMessage::encode() const {
   return encoded(*this);
 }

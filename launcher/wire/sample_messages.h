@@ -11,6 +11,15 @@
 
 namespace hvd::launch {
 
+struct WatchMessage {
+  std::uint32_t interval_ms = 0;  // between two samples; 0: no samples any more
+  bool wants_gpus = false;        // also what the GPUs do, for which a program runs on the node
+
+  static void fields(auto& m, auto& walk) { walk(m.interval_ms, m.wants_gpus); }
+  [[nodiscard]] std::string encode() const;
+  static Result<WatchMessage> decode(std::string_view body);
+};
+
 // What a rank's libhvd says of itself.
 struct RuntimeSample {
   std::uint64_t operations = 0;  // finished

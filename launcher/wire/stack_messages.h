@@ -27,9 +27,10 @@ struct RankStacks {
   std::string text;      // the threads and their frames, in the reader's JSON; empty: it was not read
   std::string why;       // why it was not; one line
   std::string kernel;    // what the kernel says of the process: "sleeping in futex_wait"
+  std::string waits{};   // for which operation of libhvd it waits, if it does: "allreduce 'layer4.weight'"
   std::string host{};    // filled in by the launcher
 
-  static void fields(auto& m, auto& walk) { walk(m.number, m.rank, m.pid, m.text, m.why, m.kernel, m.host); }
+  static void fields(auto& m, auto& walk) { walk(m.number, m.rank, m.pid, m.text, m.why, m.kernel, m.waits, m.host); }
   [[nodiscard]] std::string encode() const;
   static Result<RankStacks> decode(std::string_view body);
 };

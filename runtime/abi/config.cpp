@@ -250,11 +250,8 @@ Result<void> read_stall(const Reader& env, Config& config) {
   HVD_TRY_ASSIGN(const bool is_off, read_switch(env, contract::kStallOff));
   HVD_TRY_ASSIGN(const double warn, env.number<double>(contract::kStallWarn, 0.0, kMaxSeconds, 60.0));
   HVD_TRY_ASSIGN(const double end, env.number<double>(contract::kStallEnd, 0.0, kMaxSeconds, 0.0));
-  if (!is_off && end > 0 && end <= warn) {
-    return Error(Code::kInvalid, std::string(contract::kStallEnd) + " must be more than " + contract::kStallWarn +
-                                     ", so that a stall is reported before it ends the job");
-  }
-  config.engine.stall.warn_after = is_off ? Duration::zero() : duration_of(warn);
+  // A job that is to end earlier than a stall would be reported ends then, and its error reports the stall.
+  config.engine.stall.warn_after = is_off ? Duration::zero() : duration_of(end > 0 ? std::min(warn, end) : warn);
   config.engine.stall.end_after = is_off ? Duration::zero() : duration_of(end);
   return {};
 }

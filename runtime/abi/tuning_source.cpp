@@ -1,5 +1,6 @@
 #include "runtime/abi/tuning_source.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -20,7 +21,9 @@ Result<TuningTable> read_table(const std::string& source) {
   std::string text(kMaxFileBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (!file.eof() && !file) {
+  // Of a folder libc++, which is in the wheels, reads nothing and calls that the end of the file.
+  std::error_code ignored;
+  if ((!file.eof() && !file) || std::filesystem::is_directory(source, ignored)) {
     return Error(Code::kNotFound, std::string(contract::kTuning) + ": cannot read " + source +
                                       " on rank 0's host; hvdrun bench --tune " + source + " writes it");
   }

@@ -38,7 +38,10 @@ ProcessSets::Settings set_settings(const EngineCore::Parts& parts) {
 }  // namespace
 
 EngineCore::EngineCore(Parts parts)
-    : parts_(std::move(parts)), buffers_(shm_of(parts_)), sets_(set_settings(parts_), set_table_, counters_) {}
+    : parts_(std::move(parts)),
+      counters_(parts_.map.rank),
+      buffers_(shm_of(parts_)),
+      sets_(set_settings(parts_), set_table_, counters_) {}
 
 Result<std::unique_ptr<EngineCore>> EngineCore::create(Parts parts, std::function<void()> wake) {
   std::unique_ptr<EngineCore> core(new EngineCore(std::move(parts)));
@@ -47,7 +50,7 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(Parts parts, std::functio
 }
 
 Result<void> EngineCore::open(std::function<void()> wake) {
-  HVD_TRY_ASSIGN(queue_, SubmitQueue::create());
+  HVD_TRY_ASSIGN(queue_, SubmitQueue::create(counters_.activity()));
   HVD_TRY_ASSIGN(loop_, EventLoop::create(clock_));
   HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
   HVD_TRY(loop_->watch(queue_->timer_fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
@@ -120,6 +123,11 @@ bool EngineCore::try_quick(const SetPlace& set, int process_set, const QuickOp& 
   }
   queue_->leave_alone();
   return is_done;
+}
+
+void EngineCore::note_sleep() {
+  counters_.note_sleep();
+  queue_->show_oldest();
 }
 
 void EngineCore::on_wake() {

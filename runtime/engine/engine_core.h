@@ -55,7 +55,7 @@ class EngineCore final : public Interrupt {
   [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] Timeline* timeline() { return trace_.timeline(); }
   [[nodiscard]] const BufferTable& buffers() const { return buffers_.table(); }
-  void note_sleep() override { counters_.note_sleep(); }
+  void note_sleep() override;
   // The owner leaves the job; the engine sees it when it is woken.
   void leave() { is_leaving_.store(true); }
 
@@ -94,12 +94,12 @@ class EngineCore final : public Interrupt {
   // constant after construction
   Parts parts_;
   const SteadyClock clock_;
+  Counters counters_;  // any thread
   std::unique_ptr<SubmitQueue> queue_;
   std::unique_ptr<EventLoop> loop_;
   // any thread
   std::atomic<bool> is_leaving_ = false;
   SetTable set_table_;
-  Counters counters_;
   SharedBuffers buffers_;
   OperationTrace trace_;
   // engine only

@@ -15,7 +15,7 @@ constexpr long kLaterNs = 5'000'000;
 
 }  // namespace
 
-Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
+Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create(Activity& activity) {
   Fd event_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event_fd.is_open()) {
     return Error::from_errno("eventfd");
@@ -24,7 +24,7 @@ Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
   if (!timer_fd.is_open()) {
     return Error::from_errno("timerfd_create");
   }
-  return std::unique_ptr<SubmitQueue>(new SubmitQueue(std::move(event_fd), std::move(timer_fd)));
+  return std::unique_ptr<SubmitQueue>(new SubmitQueue(activity, std::move(event_fd), std::move(timer_fd)));
 }
 
 Result<void> SubmitQueue::push(std::span<OpRef> ops) {
@@ -43,8 +43,9 @@ Result<void> SubmitQueue::push(std::span<OpRef> ops) {
   for (auto op = ops.begin(); op != ops.end(); ++op) {
     const std::string& name = (*op)->what.name;
     const bool is_done_alone = alone_ == name && alone_set_ == process_set;
-    if (is_done_alone || !names_.insert(OpKey{process_set, name}).second) {
-      std::for_each(ops.begin(), op, [&](const OpRef& before) { names_.erase(OpKey{process_set, before->what.name}); });
+    const Asked asked{(*op)->what.kind, (*op)->asked_at};
+    if (is_done_alone || !names_.emplace(OpKey{process_set, name}, asked).second) {
+      std::for_each(ops.begin(), op, [&](const OpRef& before) { drop_name(OpKey{process_set, before->what.name}); });
       return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
                                        std::string("another tensor that is currently being processed: '") + name +
                                        "'; wait for the first one, or give it another name");
@@ -106,8 +107,32 @@ void SubmitQueue::take(std::vector<OpRef>& into) {
 
 void SubmitQueue::forget(const OpKey& key) {
   const std::lock_guard lock(mu_);
-  names_.erase(key);
   is_joining_ = is_joining_ && key != OpKey{0, kJoinName};
+  drop_name(key);
+}
+
+// mu_ is held.
+void SubmitQueue::drop_name(const OpKey& key) {
+  const auto found = names_.find(key);
+  if (found == names_.end()) {
+    return;
+  }
+  if (&found->first == shown_) {
+    shown_ = nullptr;
+    activity_.clear();
+  }
+  names_.erase(found);
+}
+
+void SubmitQueue::show_oldest() {
+  const std::lock_guard lock(mu_);
+  if (shown_ != nullptr || names_.empty()) {
+    return;
+  }
+  const auto oldest = std::min_element(names_.begin(), names_.end(),
+                                       [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
+  shown_ = &oldest->first;
+  activity_.show(oldest->second.kind, oldest->first.name, oldest->second.at);
 }
 
 void SubmitQueue::reopen_set(int process_set) {

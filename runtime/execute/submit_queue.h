@@ -18,19 +18,23 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
 #include "runtime/core/block_pool.h"
 #include "runtime/execute/pending_op.h"
+#include "runtime/observe/activity.h"
 
 namespace hvd {
 
 class SubmitQueue {
  public:
-  static Result<std::unique_ptr<SubmitQueue>> create();
+  // Who watches the job sees in `activity`, which must outlive the queue, what this rank waits for.
+  static Result<std::unique_ptr<SubmitQueue>> create(Activity& activity);
 
   // Returns a new operation, to be filled in and pushed. It must not outlive the queue.
   OpRef get_op() { return pool_.get(); }
@@ -60,6 +64,8 @@ class SubmitQueue {
   void take(std::vector<OpRef>& into);
   // Frees the name. Call it before the operation's Completion is finished, or the caller's next push could be refused.
   void forget(const OpKey& key);
+  // Some thread is about to sleep until an operation has ended: shows the oldest one.
+  void show_oldest();
   // The removal of this process set was refused. Call this before the Completion is finished, too.
   void reopen_set(int process_set);
   // Refuses everything from now on; returns what the engine had not taken.
@@ -73,10 +79,22 @@ class SubmitQueue {
   void quiet();
 
  private:
-  SubmitQueue(Fd event_fd, Fd timer_fd) : event_fd_(std::move(event_fd)), timer_fd_(std::move(timer_fd)) {}
+  // What is kept of an operation whose name is in use.
+  struct Asked {
+    OpKind kind{};
+    std::uint64_t at = 0;  // ticks
+  };
+  // A name is forgotten before its operation is destroyed, which owns the memory.
+  using Names =
+      std::unordered_map<OpKey, Asked, OpKeyHash, std::equal_to<>, BlockAllocator<std::pair<const OpKey, Asked>>>;
+
+  SubmitQueue(Activity& activity, Fd event_fd, Fd timer_fd)
+      : activity_(activity), event_fd_(std::move(event_fd)), timer_fd_(std::move(timer_fd)) {}
   void set_timer(bool is_on);
+  void drop_name(const OpKey& key);
 
   // constant after construction
+  Activity& activity_;  // guarded by mu_
   Fd event_fd_;
   Fd timer_fd_;
   OpPool pool_;
@@ -87,9 +105,8 @@ class SubmitQueue {
   // guarded by mu_
   std::mutex mu_;
   std::vector<OpRef> waiting_;
-  // Names of operations. A name is forgotten before its operation is destroyed, which owns the memory.
-  std::unordered_set<OpKey, OpKeyHash, std::equal_to<>, BlockAllocator<OpKey>> names_{
-      BlockAllocator<OpKey>(std::make_shared<BlockPool>())};
+  Names names_{Names::allocator_type(std::make_shared<BlockPool>())};
+  const OpKey* shown_ = nullptr;           // of names_: the one that the activity shows
   std::optional<std::string_view> alone_;  // of enter_alone()
   int alone_set_ = 0;
   std::unordered_set<int> ended_sets_;  // their removal was requested, so nothing may follow it

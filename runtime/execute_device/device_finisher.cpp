@@ -10,8 +10,8 @@ namespace {
 
 constexpr Duration kPoll = std::chrono::microseconds(50);      // between looks at the device
 constexpr Duration kErrorPoll = std::chrono::milliseconds(2);  // between looks at NCCL
-constexpr Duration kAbortTime = std::chrono::seconds(2);       // how long NCCL may take to abort
-constexpr Duration kLetsGo = std::chrono::seconds(1);          // how long the device may take to stop after that
+constexpr Duration kAbortTime = std::chrono::seconds(2);       // how long NCCL may take to abort while no batch ends
+constexpr Duration kLetsGo = std::chrono::seconds(1);          // how long the device may end no batch after that
 constexpr Duration kNap = std::chrono::milliseconds(1);        // between looks of threads that wait for batches to end
 
 // An event whose device has failed gives no more information, so the batch counts as ended.
@@ -22,6 +22,29 @@ bool is_over(const DeviceBatch& batch) {
   const auto done = batch.done->is_done();
   return !done.ok() || done.value();
 }
+
+// Progress limits a wait for batches to end. The time counts anew whenever one has ended, because a program may have
+// launched many before the job failed, and the device works them off.
+class Progress {
+ public:
+  Progress(const std::deque<DeviceBatch>& batches, Duration limit)
+      : batches_(batches), limit_(limit), deadline_(Deadline::after(limit)) {}
+
+  [[nodiscard]] bool may_wait() {
+    while (over_ < batches_.size() && is_over(batches_[over_])) {
+      ++over_;
+      deadline_ = Deadline::after(limit_);
+    }
+    return !deadline_.has_passed();
+  }
+  [[nodiscard]] bool is_through() const { return over_ == batches_.size(); }
+
+ private:
+  const std::deque<DeviceBatch>& batches_;
+  const Duration limit_;
+  Deadline deadline_;
+  std::size_t over_ = 0;  // of the first batches
+};
 
 }  // namespace
 
@@ -200,8 +223,12 @@ void DeviceFinisher::end_batch(std::unique_lock<std::mutex>& lock, std::deque<De
 // failed.
 void DeviceFinisher::end_all(std::unique_lock<std::mutex>& lock) {
   const std::vector<std::shared_ptr<NcclComm>> comms = std::exchange(comms_, {});
+  Progress aborting(batches_, kAbortTime);
   lock.unlock();
-  const bool are_through = abort_all(comms, Deadline::after(kAbortTime));
+  const bool are_through = abort_all(comms, [&] {
+    const std::lock_guard again(mu_);
+    return aborting.may_wait();
+  });
   lock.lock();
   // NCCL may have launched some work after the event was recorded; now it launches nothing more, so record again.
   for (const DeviceBatch& batch : batches_) {
@@ -209,12 +236,11 @@ void DeviceFinisher::end_all(std::unique_lock<std::mutex>& lock) {
       static_cast<void>(batch.done->record(batch.stream).ok());
     }
   }
-  const Deadline deadline = Deadline::after(kLetsGo);
-  const auto is_left = [](const DeviceBatch& batch) { return !is_over(batch); };
-  while (std::any_of(batches_.begin(), batches_.end(), is_left) && !deadline.has_passed()) {
+  Progress stopping(batches_, kLetsGo);
+  while (stopping.may_wait() && !stopping.is_through()) {
     changed_.wait_for(lock, kPoll);
   }
-  has_let_go_ = has_let_go_ && are_through && std::none_of(batches_.begin(), batches_.end(), is_left);
+  has_let_go_ = has_let_go_ && are_through && stopping.is_through();
   while (!batches_.empty()) {
     end_batch(lock, batches_.begin(), *cause_);
   }

@@ -311,6 +311,7 @@ Result<void> Mesh::adopt(Meeting::Met met, Store& store, Deadline deadline) {
       }
       break;
     case LinkRole::kAgent:
+    case LinkRole::kFiles:
       return Error(Code::kInternal, "an agent's connection among those of ranks");
   }
   return {};

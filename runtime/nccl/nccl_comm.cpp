@@ -224,7 +224,7 @@ Result<void> NcclComm::finish(Interrupt& interrupt, Deadline deadline) {
   return finished;
 }
 
-bool abort_all(std::span<const std::shared_ptr<NcclComm>> comms, Deadline deadline) {
+bool abort_all(std::span<const std::shared_ptr<NcclComm>> comms, const std::function<bool()>& may_wait) {
   struct Count {
     std::mutex mu;
     std::condition_variable changed;
@@ -243,7 +243,10 @@ bool abort_all(std::span<const std::shared_ptr<NcclComm>> comms, Deadline deadli
     }));
   }
   std::unique_lock lock(count->mu);
-  const bool are_through = count->changed.wait_until(lock, deadline.at(), [&] { return count->left == 0; });
+  while (count->left != 0 && may_wait()) {
+    count->changed.wait_for(lock, kNap);
+  }
+  const bool are_through = count->left == 0;
   lock.unlock();
   for (std::thread& thread : threads) {
     are_through ? thread.join() : thread.detach();

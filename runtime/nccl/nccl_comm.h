@@ -88,8 +88,8 @@ class NcclComm {
 };
 
 // Aborts the communicators in parallel: NCCL's abort of one may wait until the device is idle, and so for the work of
-// another. Returns false if one has not finished by the deadline. A thread then keeps it, and its work on the device
-// may continue.
-bool abort_all(std::span<const std::shared_ptr<NcclComm>> comms, Deadline deadline);
+// another. It asks `may_wait` again and again while one has not finished, and returns false when that does. A thread
+// then keeps the communicator, and its work on the device may continue.
+bool abort_all(std::span<const std::shared_ptr<NcclComm>> comms, const std::function<bool()>& may_wait);
 
 }  // namespace hvd

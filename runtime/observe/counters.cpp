@@ -6,6 +6,7 @@ void SetCounters::add(const Step& step) {
   raise(operations_, step.operations);
   raise(steps_, 1);
   raise(bytes_, step.bytes);
+  activity_->add(step.operations, step.bytes);
   raise(negotiate_ticks_, step.negotiate_ticks);
   raise(wait_ticks_, step.wait_ticks);
   raise(move_ticks_, step.move_ticks);
@@ -31,7 +32,7 @@ std::shared_ptr<SetCounters> Counters::of(int process_set) {
   const std::lock_guard lock(mu_);
   auto& set = sets_[process_set];
   if (set == nullptr) {
-    set = std::make_shared<SetCounters>();
+    set = std::make_shared<SetCounters>(activity_);
   }
   return set;
 }

@@ -10,7 +10,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
+#include "runtime/observe/activity.h"
 #include "runtime/observe/ticks.h"
 
 namespace hvd {
@@ -30,6 +32,9 @@ struct CounterValues {
 
 class SetCounters {
  public:
+  // What is added is added to the rank's activity too.
+  explicit SetCounters(std::shared_ptr<Activity> activity) : activity_(std::move(activity)) {}
+
   struct Step {
     std::uint64_t operations = 0;
     std::uint64_t bytes = 0;
@@ -43,6 +48,7 @@ class SetCounters {
   void add_quick(std::uint64_t bytes) {
     raise(quick_operations_, 1);
     raise(quick_bytes_, bytes);
+    activity_->add_quick(bytes);
   }
   void add_asked(std::uint64_t requests, std::uint64_t known) {
     raise(requests_, requests);
@@ -59,6 +65,7 @@ class SetCounters {
     count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
 
+  const std::shared_ptr<Activity> activity_;
   Count operations_ = 0;
   Count failures_ = 0;
   Count steps_ = 0;
@@ -74,11 +81,15 @@ class SetCounters {
 
 class Counters {
  public:
+  // `rank` of the job, for whoever watches it.
+  explicit Counters(int rank) : activity_(std::make_shared<Activity>(rank)) {}
+
   // Returns the set's counters, which are made if there are none. The writer keeps them alive, also after remove().
   std::shared_ptr<SetCounters> of(int process_set);
   void remove(int process_set);
   // Returns nullopt if nothing was ever counted for this set.
   [[nodiscard]] std::optional<CounterValues> read(int process_set) const;
+  [[nodiscard]] Activity& activity() { return *activity_; }
   // Counts that a thread that runs the engine, or wants to, went to sleep until work, a message or another rank wakes
   // it.
   void note_sleep() { sleeps_.fetch_add(1, std::memory_order_relaxed); }
@@ -94,6 +105,7 @@ class Counters {
  private:
   // constant after construction
   const TickScale scale_;
+  const std::shared_ptr<Activity> activity_;  // shared with the SetCounters
   // any thread
   std::atomic<std::uint64_t> sleeps_ = 0;
   std::atomic<std::uint64_t> messages_ = 0;

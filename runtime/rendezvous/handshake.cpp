@@ -124,6 +124,8 @@ const char* name_of(LinkRole role) {
       return "shared memory";
     case LinkRole::kAgent:
       return "agent";
+    case LinkRole::kFiles:
+      return "files";
   }
   return "?";
 }
@@ -191,7 +193,9 @@ Result<std::optional<LinkClaim>> HandshakeAcceptor::check_claim() {
   }
   const bool is_for_rank =
       claim.role == LinkRole::kControl || claim.role == LinkRole::kData || claim.role == LinkRole::kSegment;
-  const bool is_role = rank_ == kLauncher ? claim.role == LinkRole::kAgent : is_for_rank;
+  const bool is_role = rank_ == kLauncher     ? claim.role == LinkRole::kAgent
+                       : rank_ == kFileServer ? claim.role == LinkRole::kFiles
+                                              : is_for_rank;
   if (!is_role || claim.to != rank_) {
     return Error(Code::kProtocol, "it asked for role " + std::to_string(role) + " of rank " + std::to_string(claim.to) +
                                       "; this is rank " + std::to_string(rank_));

@@ -51,16 +51,18 @@ enum class LinkRole : std::uint16_t {
   kData = 2,     // between the leaders of two nodes
   kSegment = 3,  // a node's leader hands the shared memory to another rank of the node
   kAgent = 4,    // an agent calls its launcher back; the only role that kLauncher accepts
+  kFiles = 5,    // an agent gets files from another one; the only role that kFileServer accepts
 };
-// Stands for the launcher where a rank is expected.
+// These stand for the launcher, and for an agent that gives files, where a rank is expected.
 inline constexpr int kLauncher = -1;
+inline constexpr int kFileServer = -2;
 
 const char* name_of(LinkRole role);
 
 struct LinkClaim {
   LinkRole role = LinkRole::kControl;
   int from = 0;              // the rank that connects
-  int to = 0;                // the rank that accepts, or kLauncher
+  int to = 0;                // the rank that accepts, or kLauncher, or kFileServer
   std::string node = {};     // the connector's, at most 255 bytes of ASCII; empty where it does not matter
   std::string address = {};  // the one that the connector has dialled; likewise
 };

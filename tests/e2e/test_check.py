@@ -74,10 +74,12 @@ def test_the_python_of_the_jobs_path_is_told(tmp_path):
     python.parent.mkdir()
     python.write_text("#!/bin/sh\necho noise\nexec /usr/bin/python3 \"$@\"\n")
     python.chmod(0o755)
+    (package / "Some_Package-1.2.dist-info").mkdir()
     done = hvdrun("check", "--json", "-x", f"PATH={python.parent}:/usr/bin:/bin", "-x", f"PYTHONPATH={package}")
     host = report(done)["hosts"][0]
     assert host["program"] == {"path": str(python), "error": None}
     version = subprocess.run(["/usr/bin/python3", "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
+    assert host["python"].pop("packages")["some-package"] == "1.2"
     assert host["python"] == {"version": version, "error": None, "torch": "9.8.7+cu130", "torch_cuda": "13.0",
                               "horovod": "0.28.1 (not hvdrun's)"}
     done = hvdrun("check", "-x", f"PATH={python.parent}:/usr/bin:/bin", "-x", f"PYTHONPATH={package}")

@@ -87,12 +87,12 @@ def test_hostile_texts_are_refused_or_passed_on_and_nothing_is_executed(place, t
     assert not (place.path.parent / "x").exists() and left_folders() <= folders
 
 
-def test_unknown_keys_are_told_once_each_with_the_nearest_name(place):
-    file = place.write('{"comand": "x", "command": "true", "nodecount": 1, "$comment": "no"}', "job.json")
+def test_unknown_keys_are_refused_once_each_with_the_nearest_name(place):
+    file = place.write('{"comand": "x", "command": "true", "nodecount": 1, "$comment": "no", "none": 2}', "job.json")
     done = place.run(file, hosts="localhost")
-    assert done.returncode == 0
+    assert done.returncode == 240
     assert re.findall(r"job\.json:1:(\d+): the key '(\S+)' means nothing in a job file(?:; did you mean '(\S+)'\?)?", done.stderr) == [
-        ("2", "comand", "command"), ("36", "nodecount", "nodeCount"), ("52", "$comment", "")]
+        ("2", "comand", "command"), ("36", "nodecount", "nodeCount"), ("70", "none", "")]
 
 
 def test_the_json_schema_is_the_readers_own():

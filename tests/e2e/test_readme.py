@@ -148,7 +148,20 @@ def checks_the_gpu(command, lab):
         assert done.returncode == 77 and "there is no GPU on this machine" in done.stderr
 
 
+def brings_the_folder(command, lab):
+    folder = lab.shared / "folder"
+    folder.mkdir(exist_ok=True)
+    (folder / "train.py").write_text("import os, pathlib; pathlib.Path('model.pt').touch(); print(os.getcwd())\n")
+    done = lab.run(*shlex.split(in_checkout(command)), **{**USER, "cwd": folder})
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^\[\d\]<stdout>:/root/.cache/hvdrun/folders/folder-", done.stdout, re.M)) == 2, done.stdout
+    assert "--sync-back" not in command or (folder / "synced-back/node2/model.pt").exists()
+    assert lab.wait_for_no_processes() == []
+
+
 COMMANDS = {
+    "hvdrun --sync -np 2 -H node1,node2 python train.py": brings_the_folder,
+    "hvdrun --sync --sync-back '*.pt' -np 2 -H node1,node2 python train.py": brings_the_folder,
     "./scripts/quickstart": quickstarts,
     "./scripts/test": runs_a_layer,
     "hvdrun -np 2 build/venv/bin/python configs/examples/digits_torch.py": learns_digits,
@@ -162,7 +175,7 @@ COMMANDS = {
     "scripts/gpu-check": checks_the_gpu,
     **dict.fromkeys(SERVICE, serves),
 }
-NEED_HOSTS = (trains_on_hosts, checks_hosts, measures, runs_a_job_file, serves)
+NEED_HOSTS = (brings_the_folder, trains_on_hosts, checks_hosts, measures, runs_a_job_file, serves)
 
 
 def test_no_command_is_shown_that_is_not_run_here():

@@ -81,6 +81,16 @@ def test_the_page_is_there_while_the_job_runs(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["job.html"]
 
 
+def test_the_page_of_a_running_job_draws_what_its_host_uses(tmp_path):
+    path = tmp_path / "job.html"
+    waits = f"""echo line; until grep -q 'class="curve"' {path}; do sleep 0.2; done"""
+    done = hvdrun("-np", 2, "--report", path, "sh", "-c", waits)
+    assert done.returncode == 0
+    page = Page(path)
+    for name in ("CPU", "Memory", "2 lines"):
+        assert name in page.text.split("What was used")[1], page.text
+
+
 def test_starts_of_a_job_that_begins_anew_are_on_one_page(tmp_path):
     path = tmp_path / "job.html"
     script = "test $TORCHELASTIC_RESTART_COUNT = 1 || exit 7"

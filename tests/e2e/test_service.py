@@ -36,7 +36,7 @@ def test_a_job_is_submitted_waits_runs_and_is_remembered(service):
     assert service.state_of("first") == "running"
     (service.path / "gate").touch()
     waited = service("wait", "first")
-    assert waited.returncode == 0 and "is succeeded since" in waited.stderr
+    assert waited.returncode == 0 and " succeeded at " in waited.stderr
     shown = service.show("1")
     assert shown["executionInfo"]["exitCode"] == 0 and shown["executionInfo"]["errors"] is None
     assert shown["executionInfo"]["startTime"] <= shown["executionInfo"]["endTime"]
@@ -135,15 +135,31 @@ def test_stop_ends_a_job_whether_it_waits_or_runs_and_its_files_stay(service):
     service.wait_for(lambda: service("logs", "running").stdout == "begun\n", "it runs")
     service.ok("stop", "waiting")
     service.ok("stop", "running")
+    assert [line.split()[5] for line in service.ok("ps").splitlines()[2:]] == ["stopped", "stopped"]
     for name in ("waiting", "running"):
         shown = service.show(name)
         assert shown["executionState"] == "failed" and shown["executionInfo"]["exitCode"] is None
         assert shown["executionInfo"]["errors"][0]["code"] == "JobTerminated"
-        assert service("wait", name).returncode == 143
+        waited = service("wait", name)
+        assert waited.returncode == 143 and f"job {name} was stopped at " in waited.stderr
     service.ok("stop", "running")  # nothing, since it has ended
     assert service.counts() == {"idle": 1}
     assert service.ok("logs", "running") == "begun\n"
     assert wait_until_gone(service.marker) == {}
+
+
+def test_a_second_job_of_a_file_has_a_name_that_is_told_and_a_failed_one_says_where_its_errors_are(service):
+    service.cluster(hosts=HOSTS[:1])
+    file = service.file("command: echo out; echo why >&2; exit 3\n")
+    name = file.stem
+    assert service("submit", "-f", file).stderr == ""
+    assert service("submit", "-f", file).stderr == f"hvdrun: this job is named {name}-2, because there is a job {name} already\n"
+    waited = service("wait", f"{name}-2")
+    assert waited.returncode == 3 and f"job {name}-2 failed with exit code 3 at " in waited.stderr, waited.stderr
+    shown = service("logs", f"{name}-2")
+    assert (shown.stdout, shown.stderr) == (
+        "out\n", f"hvdrun: job {name}-2 has failed; its standard error: hvdrun logs {name}-2 --file stderr.txt\n")
+    assert service("logs", f"{name}-2", "--file", "stderr.txt").stderr == ""
 
 
 def test_a_following_log_waits_for_its_file_and_ends_with_the_job(service):
@@ -166,6 +182,30 @@ def test_attach_shows_both_streams_and_ends_with_the_jobs_status(service):
     done = service("attach", "attached")
     assert done.returncode == 4 and done.stdout == "out\n"
     assert "err\n" in done.stderr and "exited with code 4" in done.stderr
+
+
+def test_a_job_has_a_page_while_it_runs_and_afterwards(service, tmp_path):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit(f"command: {GATE}; echo lost >&2; exit 9\n", "--name", "paged")
+    service.submit("command: 'true'\n", "--name", "other", "--report", str(tmp_path / "own.html"))
+    waiting = service("report", "other")
+    assert waiting.returncode == 240
+    assert waiting.stderr == "hvdrun: job other has no page before its ranks begin; it is queued\n"
+    service.wait_for(lambda: service("report", "paged").returncode == 0, "it has a page")
+    path = service.ok("report", "paged").strip()
+    assert path.startswith(str(service.state)) and "<html" in service.ok("report", "paged", "-o", "-")
+    (service.path / "gate").touch()
+    assert service("wait", "paged").returncode == 9
+    copy = tmp_path / "copy.html"
+    assert service.ok("report", "paged", "-o", copy) == ""
+    assert copy.read_text() == open(path).read()
+    assert "exited with code 9" in copy.read_text() and "lost" in copy.read_text()
+    assert service("wait", "other").returncode == 0
+    assert service.ok("report", "other").strip() == str(tmp_path / "own.html")
+    refused = service("report", "paged", "-o", tmp_path / "nowhere" / "x")
+    assert refused.returncode != 0 and "nowhere/x" in refused.stderr and refused.stderr.count("\n") == 1
+    service.ok("rm", "paged")
+    assert service("report", "paged").returncode == 240
 
 
 def test_exec_runs_a_command_on_a_node_of_the_job(service):

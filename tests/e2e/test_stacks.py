@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from hvdrun import HVDRUN, env_with, hvdrun, read_until, start, wait_until_gone
+from hvdrun import HVDRUN, LIBHVD, PYTHON, env_with, hvdrun, program, read_until, start, wait_until_gone
+from lab import wait_until
 from patience import PATIENCE
 from ways import WAYS, way  # noqa: F401  (a fixture)
 
@@ -105,6 +106,26 @@ def test_a_job_that_is_too_late_shows_its_stacks_and_keeps_them(place, marker):
     assert re.search(r"\[1\] train.py:\d+ data > train.py:\d+ wait", kept), kept
 
 
+def test_ranks_that_wait_too_long_are_shown_with_their_operation_and_the_job_goes_on(place, marker):
+    out = place / "out"
+    job = start("-np", 3, "--stacks-on-stall", "2", "--output-filename", out, *PYTHON, program("waits.py"),
+                place / "go", env={**env_with(marker), "HVD_LIBRARY": LIBHVD})  # fmt: skip
+    wait_until(lambda: (out / "stacks.txt").exists() and "[1]" in (out / "stacks.txt").read_text(), "no stacks were kept")
+    (place / "go").touch()
+    err = job.communicate(timeout=PATIENCE)[1]
+    assert job.returncode == 0
+    assert err.count("stacks of 3 running ranks") == 1
+    assert "hvdrun: ranks 0,2 have waited for 2 s in allreduce 'layer4.weight': stacks of 3 running ranks" in err, err
+    assert re.search(r"\[0,2\] .* > Plan.execute > \(libhvd waits for allreduce 'layer4.weight'\)", err), err
+    assert re.search(r"\[1\] waits.py:\d+ <module>  \(", err), err
+
+
+def test_without_libhvd_silence_is_a_stall_where_the_user_says_so(place, marker):
+    job = start("-np", 2, "--stacks-on-stall", "2", sys.executable, str(place / "train.py"), env=env_with(marker))
+    read_until(job.stderr, "no rank has printed for 2 s: stacks of 2 running ranks", 1)
+    end(job, place)
+
+
 def test_many_ranks_are_read_in_a_few_seconds(place, marker):
     job = begin(place, marker, 64, "-q", "-np", "64", python=(sys.executable, "-S"))
     began = time.monotonic()
@@ -126,7 +147,7 @@ def test_bad_input_is_one_line(place, marker):
     jobs = [begin(place, marker, 1, "-q", "-np", "1") for _ in range(2)]
     assert "2 jobs run; name one of them: " in refused()
     assert "no job 'x' runs; those that do: " in refused("x")
-    assert "as in: hvdrun stacks" in refused("--nativ")
+    assert "As in: hvdrun stacks" in refused("--nativ")
     for job in jobs:
         end(job, place)
 

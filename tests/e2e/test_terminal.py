@@ -64,7 +64,7 @@ def test_a_failure_stands_above_the_bars_that_go_on(tmp_path):
     assert job.finish() == 3
     rows = job.screen.all()
     assert rows[0] == "[1]<stderr>:why" and rows[1].startswith("hvdrun: rank 1 on localhost")
-    assert rows.index("hvdrun:   why") < rows.index("hvdrun: stopping the other 1 rank")
+    assert rows.index("hvdrun:   why") < rows.index("hvdrun: stopping the other rank")
 
 
 def test_without_a_terminal_bars_pass_as_they_are(tmp_path):

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from hvdrun import HVDRUN, ROOT, hvdrun, start
+from hvdrun import HVDRUN, LIBHVD, PYTHON, ROOT, hvdrun, program, read_until, start
 from lab import wait_until
 from patience import PATIENCE
 
@@ -64,3 +64,21 @@ def test_two_jobs_and_none_named_are_listed(live):
     for job in jobs:
         job.send_signal(signal.SIGTERM)
         job.communicate(timeout=PATIENCE)
+
+
+def test_top_shows_in_which_operation_ranks_wait_for_another_one(live, tmp_path):
+    job = start("-q", "-np", 3, *PYTHON, program("waits.py"), tmp_path / "go", env={**live, "HVD_LIBRARY": LIBHVD})
+    read_until(job.stdout, "here", 3)
+
+    def waits():
+        seen = status(live)["ranks"]
+        return seen if "the others wait for it" == seen[1]["differs"] else None
+
+    seen = wait_until(waits, "hvdrun top never saw that two ranks wait")
+    assert [rank["libhvd"]["operation"] for rank in seen] == ["allreduce", "", "allreduce"]
+    assert [rank["libhvd"]["operations"] for rank in seen] == [10, 10, 10]
+    assert [rank["libhvd"]["bytes"] for rank in seen] == [40, 40, 40]
+    assert re.search(r"^ *0 .* allreduce 'layer4.weight' [\d.]+ s", hvdrun("top", "--once", env=live).stdout, re.M)
+    (tmp_path / "go").touch()
+    job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0

@@ -98,6 +98,42 @@ TEST_CASE("devices: two communicators at work that is never done are ended both"
   CHECK(Live() == before);
 }
 
+// The device works off what was launched, which takes longer than NCCL's abort has while nothing ends.
+TEST_CASE("devices: a long queue is worked off when the job ends, and nothing is left behind") {
+  load_fakes();
+  const Live before;
+  constexpr int kRanks = 2;
+  constexpr int kQueued = 250;
+  EngineOptions options;
+  options.fusion_threshold_bytes = 0;
+  const std::string text = errors_of([&] {
+    DeviceJob job(kRanks, options, false, LogLevel::kWarning);
+    run_once(job, kRanks, 0);
+    constexpr int kDelayUs = 20'000;
+    fake::nccl().set_delay_us(kDelayUs);
+    const std::int64_t launched = fake::nccl().count("ncclAllReduce");
+    on_all(kRanks, [&](int rank) {
+      std::vector<std::unique_ptr<Asked>> all;
+      for (int number = 0; number < kQueued; ++number) {
+        all.push_back(std::make_unique<Asked>(job, rank, "queued " + std::to_string(number), 0));
+      }
+      if (rank == 0) {
+        wait_until([&] { return fake::nccl().count("ncclAllReduce") >= launched + kRanks * kQueued; });
+        job.hub().notify_all("rank 1 was killed by signal 9 (SIGKILL)");
+      }
+      for (const auto& one : all) {
+        static_cast<void>(one->wait());  // those that were through are right, the others fail
+        one->release();
+      }
+      job.job().leave(rank);
+    });
+    fake::nccl().set_delay_us(0);
+  });
+  CAPTURE(text);
+  CHECK(times_in(text, "is still at work that was aborted") == 0);
+  CHECK(Live() == before);
+}
+
 TEST_CASE("devices: where NCCL's abort does not come back, calls end all the same, and so does the job") {
   load_fakes();
   const Live before;

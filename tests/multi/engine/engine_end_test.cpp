@@ -1,4 +1,5 @@
 // How jobs end: ranks that leave, die, vanish or fork; and that nothing stays behind or stays awake.
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,7 +126,7 @@ TEST_CASE("a rank that leaves cancels its own work, and the others learn who lef
         if (rank == leaver) {
           std::atomic<pid_t> waiting = 0;
           std::thread waiter([&, ctx = job.at(rank)] {
-            waiting = ::gettid();
+            waiting = static_cast<pid_t>(::syscall(SYS_gettid));
             const Outcome got = op.wait(ctx);
             // The wait may begin when the context is gone already only by a defect of this test: it holds the handle.
             CHECK(got.status == HVD_CANCELLED);

@@ -22,6 +22,7 @@ class NcclControl {
     HVD_CHECK(file_.take("fake_nccl_release", release_).ok());
     HVD_CHECK(file_.take("fake_nccl_set_version", set_version_).ok());
     HVD_CHECK(file_.take("fake_nccl_set_silent", set_silent_).ok());
+    HVD_CHECK(file_.take("fake_nccl_set_delay_us", set_delay_us_).ok());
   }
 
   // See fake_nccl.h.
@@ -31,6 +32,7 @@ class NcclControl {
   void release() const { release_(); }
   void set_version(int version) const { set_version_(version); }
   void set_silent(bool is_silent) const { set_silent_(is_silent ? 1 : 0); }
+  void set_delay_us(int delay_us) const { set_delay_us_(delay_us); }
 
  private:
   DynLib file_;
@@ -40,6 +42,7 @@ class NcclControl {
   decltype(::fake_nccl_release)* release_ = nullptr;
   decltype(::fake_nccl_set_version)* set_version_ = nullptr;
   decltype(::fake_nccl_set_silent)* set_silent_ = nullptr;
+  decltype(::fake_nccl_set_delay_us)* set_delay_us_ = nullptr;
 };
 
 inline const NcclControl& nccl() {

@@ -138,6 +138,11 @@ void set_silent(bool is_silent) {
   faults().is_silent = is_silent;
 }
 
+void set_delay_us(int delay_us) {
+  const std::lock_guard lock(faults().mutex);
+  faults().delay_us = delay_us;
+}
+
 bool hangs_now(const char* function, int rank) {
   const std::lock_guard lock(faults().mutex);
   return is_due(faults().hangs, function, rank);

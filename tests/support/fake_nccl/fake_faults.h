@@ -13,6 +13,7 @@ void fail_at(const char* function, int calls, int code);
 void hang_at(const char* function, int begins, int rank);
 void set_version(int version);
 void set_silent(bool is_silent);
+void set_delay_us(int delay_us);
 
 // Of what begins now on this rank's device.
 bool hangs_now(const char* function, int rank);

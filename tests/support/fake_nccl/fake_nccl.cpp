@@ -199,6 +199,9 @@ void fake_nccl_set_version(int version) {
 void fake_nccl_set_silent(int is_silent) {
   faults::set_silent(is_silent != 0);
 }
+void fake_nccl_set_delay_us(int delay_us) {
+  faults::set_delay_us(delay_us);
+}
 
 NcclCode ncclGetVersion(int* version) {
   *version = faults::version();

@@ -375,6 +375,25 @@ TEST_CASE("a link that is much slower than the others is told, and noise is not"
   CHECK(exit_code_of(result, slow) == 0);
 }
 
+TEST_CASE("packages that differ are named, the first of them, with the hosts") {
+  CheckResult result = good(3);
+  for (CheckedHost& host : result.hosts) {
+    host.software->packages = {{"attrs", "23.1.0"}, {"horovod", "0.1.0"}, {"numpy", "1.26.4"}};
+  }
+  CHECK(about(result, Subject::kProgram).empty());
+  result.hosts[2].software->packages = {
+      {"attrs", "23.1.0"}, {"horovod", "0.2.0"}, {"numpy", "2.0.1"}, {"pandas", "2.2"}};
+  const auto different = about(result, Subject::kProgram);
+  REQUIRE(different.size() == 1);
+  CHECK(different[0].what ==
+        "Python packages are not the same on all hosts: numpy 1.26.4 on n1, n2, 2.0.1 on n3; pandas 2.2 on n3, not on "
+        "all");
+  for (int number = 0; number < 9; ++number) {
+    result.hosts[0].software->packages.emplace_back("p" + std::to_string(number), "1");
+  }
+  CHECK(about(result, Subject::kProgram)[0].what.ends_with("p4 1 on n1, not on all; and 5 more, which --json lists"));
+}
+
 TEST_CASE("links that were not tried are counted") {
   CheckResult result = good(3);
   link_of(result, 0, 1).was_tried = false;

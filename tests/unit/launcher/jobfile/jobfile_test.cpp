@@ -141,11 +141,15 @@ TEST_CASE("a wrong type, a missing key and a misspelt one each name their place"
   CHECK(refusal_of("nodeCount: 1.0\ncommand: x\n").starts_with("job.yaml:1:12: nodeCount: expected a whole number"));
   CHECK(refusal_of("properties: {stdOutErrPathPrefix: /l}\n").find("the key 'nodeCount' is missing") !=
         std::string::npos);
-  const auto loaded = parse_job_file("command: x\nprocesCount: 2\nzzz: 1\n", "job.yaml", {});
+  CHECK(refusal_of("command: x\nprocesCount: 2\n$comment: 1\nzzz: 1\n") ==
+        "job.yaml:2:1: the key 'procesCount' means nothing in a job file; did you mean 'processCount'?\n"
+        "  job.yaml:4:1: the key 'zzz' means nothing in a job file");
+  const auto loaded = parse_job_file(
+      R"({"properties": {"nodeCount": 1, "nodeCuont": 2, "stdOutErrPathPrefix": "/l", "customToolkitSettings": {"commandLine": "x"}}})",
+      "job.json", {});
   REQUIRE(loaded.ok());
   CHECK(loaded.value().notices ==
-        Notices{"job.yaml:2:1: the key 'procesCount' means nothing in a job file; did you mean 'processCount'?",
-                "job.yaml:3:1: the key 'zzz' means nothing in a job file"});
+        Notices{"job.json:1:33: the key 'nodeCuont' means nothing in properties; did you mean 'nodeCount'? (ignored)"});
 }
 
 TEST_CASE("placeholders are filled from what the user says, or refused where they stand") {
@@ -153,7 +157,11 @@ TEST_CASE("placeholders are filled from what the user says, or refused where the
       R"({"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/l", "customToolkitSettings": {"commandLine": "x"},
 "mountVolumes": {"azureFileShares": [{"azureFileUrl": "https://<AZURE_BATCHAI_STORAGE_ACCOUNT>.file/a", "relativeMountPath": "a"}]}}})";
   CHECK(job_of(text, "f.json").mounts.front().source == "https://account.file/a");
-  CHECK(refusal_of(text, "f.json").starts_with("f.json:2:55: <AZURE_BATCHAI_STORAGE_ACCOUNT> stands here"));
+  const auto without = parse_job_file(text, "f.json", {});
+  REQUIRE(without.ok());
+  CHECK(without.value().job.mounts.front().source == "https://<AZURE_BATCHAI_STORAGE_ACCOUNT>.file/a");
+  CHECK(refusal_of("command: x\nargs: [<AZURE_BATCHAI_STORAGE_ACCOUNT>]\n")
+            .starts_with("job.yaml:2:8: <AZURE_BATCHAI_STORAGE_ACCOUNT> stands here"));
 }
 
 TEST_CASE("durations are read in all the forms that files have") {

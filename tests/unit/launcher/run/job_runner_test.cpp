@@ -98,6 +98,19 @@ TEST_CASE("an agent that dies while others are awaited is named when these have 
   CHECK(job.told("cause: node1").find("SIGKILL") != std::string::npos);
 }
 
+TEST_CASE("a signal that comes when all ranks have ended, and before their last output is written, counts") {
+  JobScenario job;
+  for (int number : {1, 2}) {
+    FakeNode& node = job.node(number);
+    node.ends_on_bye = false;
+    node.on_started = [&node] { node.exit_all(exited(0)); };
+  }
+  job.at(500ms, [&] { job.runner->on_signal(SIGINT); });
+  CHECK(job.run() == 128 + SIGINT);
+  CHECK(job.news.lines == std::vector<std::string>{"all ready", "ended"});
+  CHECK(job.node(1).count(AgentMessage::kStop) == 0);
+}
+
 TEST_CASE("a signal while hosts are awaited ends the job at once") {
   JobScenario job;
   job.node(2).is_silent = true;
@@ -301,6 +314,22 @@ TEST_CASE("--timeout counts from the start of the ranks, stops the job, and has 
   // These agents do not say where their ranks are, for which hvdrun waits.
   CHECK(job.time.passed() < 40s);
   CHECK(job.node(1).stop().signal == SIGTERM);
+}
+
+TEST_CASE("a rank that waits for too long makes hvdrun ask all nodes where their ranks are, once") {
+  JobScenario job;
+  job.spec.stall_after = 60s;
+  SampleMessage sample;
+  sample.ranks.push_back({0, 1, 0, 0, true, {1, 8, "allreduce", "x", 60'000}});
+  job.at(70s, [&] { job.node(1).say(AgentMessage::kSample, sample.encode()); });
+  job.at(200s, [&] { job.node(1).exit(0, exited(0)), job.node(2).exit(1, exited(0)); });
+  CHECK(job.run() == 0);
+  CHECK(job.told("note: rank 0 has waited for 60 s in allreduce 'x': ").starts_with("stacks of 0 of 2 running ranks"));
+  for (const int node : {1, 2}) {
+    const auto& told = job.node(node).told;
+    CHECK(std::count_if(told.begin(), told.end(),
+                        [](const auto& message) { return message.first == AgentMessage::kAskStacks; }) == 1);
+  }
 }
 
 TEST_CASE("a job that ends in time hears nothing of --timeout or of --start-timeout") {

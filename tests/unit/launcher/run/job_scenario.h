@@ -87,6 +87,7 @@ struct JobScenario {
     spec.size = placement.size;
     spec.argv = {"train"};
     spec.cwd = "/home/me";
+    spec.stall_after = Duration::zero();  // nobody watches, unless a test says so
     console = {screen.fd(), screen.fd()};
   }
 

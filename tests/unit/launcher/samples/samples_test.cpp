@@ -88,7 +88,7 @@ TEST_CASE("who is not in the operation in which most wait stands out") {
   }
   CHECK(marked(view) == std::vector<std::string>{"", "", ""});
   view.ranks[2].used.runtime = {};
-  CHECK(marked(view) == std::vector<std::string>{"", "", "others wait in allreduce 'x'"});
+  CHECK(marked(view) == std::vector<std::string>{"", "", "the others wait for it"});
   view.ranks[0].used.runtime.for_ms = view.ranks[1].used.runtime.for_ms = 3;
   CHECK(marked(view) == std::vector<std::string>{"", "", ""});
 }

@@ -69,6 +69,15 @@ TEST_CASE("frames of libhvd's packages are one, with the tensor's name") {
   CHECK(stack.frames == Lines{"train.py:88 step", "allreduce 'layer4.weight'"});
 }
 
+TEST_CASE("frames of Python's import are left out") {
+  const RankStack stack = stack_of(read_of(R"([{"os_thread_id": 7, "frames": [
+      {"name": "<module>", "filename": "/v/torch/__init__.py", "short_filename": "torch/__init__.py", "line": 9},
+      {"name": "exec_module", "filename": "<frozen importlib._bootstrap_external>", "line": 940},
+      {"name": "_find_and_load", "filename": "<frozen importlib._bootstrap>", "line": 1176},
+      {"name": "<module>", "filename": "/w/train.py", "short_filename": "train.py", "line": 3}]}])"));
+  CHECK(stack.frames == Lines{"train.py:3 <module>", "torch/__init__.py:9 <module>"});
+}
+
 TEST_CASE("native frames have no line, and control characters cannot reach the terminal") {
   const RankStack stack = stack_of(read_of(
       R"([{"os_thread_id": 7, "frames": [{"name": "poll", "line": 0}, {"name": "0x7f57ce44524a"}, {"name": "a\u001bb", "short_filename": "t.py", "line": 2}]}])"));

@@ -91,6 +91,25 @@ TEST_CASE("a rank that has raised is named at once, the others are stopped, and 
   CHECK(job.on(NodeDone{1}) == "finish");
 }
 
+TEST_CASE("an agent that ends before the job has begun ends the job, as a host that is not reached does") {
+  const Placement placement = place(parse_host_list("a:1,b:1").value(), 2).value();
+  for (const bool is_last : {false, true}) {
+    JobState state(placement);
+    static_cast<void>(is_last ? state.on(NodeReady{0}) : state.on(NodeDone{1}));
+    CHECK_FALSE(state.cause());
+    static_cast<void>(is_last ? state.on(NodeDone{1}) : state.on(NodeReady{0}));
+    REQUIRE(state.cause());
+    CHECK(state.cause()->lines.front().find("b: its agent has ended before the job began") != std::string::npos);
+    CHECK(state.phase() != JobPhase::kOpening);
+  }
+  JobState ready(placement);
+  static_cast<void>(ready.on(NodeReady{1}));
+  static_cast<void>(ready.on(NodeDone{1}));
+  static_cast<void>(ready.on(NodeReady{0}));
+  REQUIRE(ready.cause());
+  CHECK(ready.cause()->lines.front().find("b: its agent has ended") != std::string::npos);
+}
+
 TEST_CASE("a rank that does not end after its exception is killed in the end, and has the code of an exception") {
   Job job;
   CHECK(job.raises(2) == "failing stop tell");

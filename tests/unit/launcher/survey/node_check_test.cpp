@@ -194,8 +194,12 @@ TEST_CASE("what this machine says of itself can be sent and read") {
 
 TEST_CASE("what Python, nvidia-smi and mpirun print, also between noise") {
   SoftwareSurvey software;
-  read_python_answer("warning: x\nhvdrun.python 3.12.1\r\nhvdrun.torch 2.4\nhvdrun.other 1\nhvdrun.torch_cuda\n",
-                     software);
+  read_python_answer(
+      "warning: x\nhvdrun.python 3.12.1\r\nhvdrun.torch 2.4\nhvdrun.other 1\nhvdrun.torch_cuda\n"
+      "hvdrun.package numpy 2.0\nhvdrun.package attrs 23.1.0\nhvdrun.package\n",
+      software);
+  CHECK(software.packages ==
+        std::vector<std::pair<std::string, std::string>>{{"", ""}, {"attrs", "23.1.0"}, {"numpy", "2.0"}});
   CHECK(software.python == "3.12.1");
   CHECK(software.torch == "2.4");
   CHECK(software.torch_cuda.empty());

@@ -8,7 +8,7 @@
 using namespace hvd;
 
 TEST_CASE("steps add up, by process set") {
-  Counters counters;
+  Counters counters(0);
   CHECK_FALSE(counters.read(0));
   counters.of(0)->add({3, 300, 10, 20, 30});
   counters.of(0)->add({1, 5, 1, 2, 3});
@@ -28,7 +28,7 @@ TEST_CASE("steps add up, by process set") {
 }
 
 TEST_CASE("a reader beside the writer sees numbers that only grow") {
-  Counters counters;
+  Counters counters(0);
   const auto kept = counters.of(0);
   SetCounters& set = *kept;
   std::thread writer([&set] {

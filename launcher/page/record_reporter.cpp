@@ -1,13 +1,13 @@
-#include "launcher/page/page_reporter.h"
+#include "launcher/page/record_reporter.h"
 
 namespace hvd::launch {
 
-Lines PageReporter::on(const JobNews& news) {
+Lines RecordReporter::on(const JobNews& news) {
   for (const std::string& event : events_.on(news)) {
-    page_.add(event);
+    records_.add(event);
   }
   Lines lines = inner_->on(news);
-  if (const std::string why = page_.failure(); !why.empty()) {
+  if (const std::string why = records_.failure(); !why.empty()) {
     const Lines told = inner_->on(Note{LogLevel::kError, -1, why});
     lines.insert(lines.begin(), told.begin(), told.end());
   }

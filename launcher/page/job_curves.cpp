@@ -1,0 +1,192 @@
+#include "launcher/page/job_curves.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "launcher/page/page_text.h"
+#include "launcher/report/quantities.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
+constexpr std::size_t kMostPoints = 240;
+constexpr std::size_t kFewestPoints = 24;
+constexpr std::size_t kMostValues = 60'000;  // of all curves together, so that the page of 1,000 nodes stays small
+constexpr std::size_t kCurvesOfNode = 3;
+constexpr std::size_t kFewestCompared = 3;  // hosts; of two, nobody can say which one is odd
+
+float mean(float a, float b) {
+  return std::isnan(a) ? b : std::isnan(b) ? a : (a + b) / 2;
+}
+
+void halve_curve(Curve& curve) {
+  const std::size_t half = curve.size() / 2;
+  for (std::size_t i = 0; i < half; ++i) {
+    curve[i] = mean(curve[2 * i], curve[2 * i + 1]);
+  }
+  curve.resize(half);
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// What is compared between hosts: by how much a mean must differ from the median, at least, to be named.
+struct Measure {
+  const char* words;
+  Curve NodeCurves::* curve;
+  double share;  // of the median
+  double least;  // in the curve's own unit
+  std::function<std::string(double)> text;
+};
+
+const std::vector<Measure>& measures() {
+  static const std::vector<Measure> all = {
+      {"uses", &NodeCurves::cores, 0.3, 0.5, [](double n) { return fixed_text(n, 1) + " cores"; }},
+      {"uses", &NodeCurves::memory, 0.5, 2e9,
+       [](double n) { return bytes_text(static_cast<std::uint64_t>(n)) + " of memory"; }},
+      {"keeps its GPUs busy for", &NodeCurves::gpu_busy, 0.2, 15, [](double n) { return fixed_text(n, 0) + " %"; }},
+      {"uses", &NodeCurves::gpu_memory, 0.3, 2e9,
+       [](double n) { return bytes_text(static_cast<std::uint64_t>(n)) + " of its GPUs' memory"; }},
+  };
+  return all;
+}
+
+}  // namespace
+
+double mean_of(const Curve& curve) {
+  double sum = 0;
+  std::size_t count = 0;
+  for (const float value : curve) {
+    if (!std::isnan(value)) {
+      sum += static_cast<double>(value);
+      ++count;
+    }
+  }
+  return count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / static_cast<double>(count);
+}
+
+std::size_t JobCurves::most_points() const {
+  return std::clamp(kMostValues / (kCurvesOfNode * std::max<std::size_t>(nodes_.size(), 1)), kFewestPoints,
+                    kMostPoints);
+}
+
+void JobCurves::take(double at, const JobPicture& picture) {
+  const bool has_told =
+      std::any_of(picture.nodes.begin(), picture.nodes.end(), [](const NodeShown& node) { return node.is_sampled; });
+  double bytes_per_s = 0;
+  lines_ = output_bytes_ = 0;
+  for (const RankShown& rank : picture.ranks) {
+    lines_ += rank.lines;
+    output_bytes_ += rank.output_bytes;
+    operations_ = std::max(operations_, rank.used.runtime.operations);
+    operation_bytes_ = std::max(operation_bytes_, rank.used.runtime.bytes);
+    bytes_per_s = std::max(bytes_per_s, rank.bytes_per_s);
+  }
+  if (!has_told || (!times_.empty() && at < times_.back() + std::max(step_, 0.001))) {
+    return;
+  }
+  const double seconds = at - (times_.empty() ? 0 : times_.back());
+  printed_lines_.push_back(seconds > 0 && lines_ >= lines_before_
+                               ? static_cast<float>(static_cast<double>(lines_ - lines_before_) / seconds)
+                               : 0);
+  lines_before_ = lines_;
+  collective_bytes_.push_back(times_.empty() ? kUnknown : static_cast<float>(bytes_per_s));
+  times_.push_back(at);
+  nodes_.resize(std::max(nodes_.size(), picture.nodes.size()));
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    take_node(nodes_[i], i < picture.nodes.size() ? picture.nodes[i] : NodeShown());
+  }
+  if (times_.size() > most_points()) {
+    halve();
+  }
+}
+
+void JobCurves::take_node(NodeCurves& node, const NodeShown& shown) const {
+  const std::size_t before = times_.size() - 1;
+  const bool is_known = shown.is_sampled && !shown.is_away;
+  node.host = shown.name.empty() ? node.host : shown.name;
+  node.memory_total = std::max(node.memory_total, shown.memory_total);
+  const auto add = [before](Curve& curve, float value) {
+    curve.resize(before, kUnknown);  // a host that has joined, or a GPU that was seen late
+    curve.push_back(value);
+  };
+  // A rate needs two samples, so the first one has none.
+  const bool has_rate = std::any_of(node.memory.begin(), node.memory.end(), [](float m) { return !std::isnan(m); });
+  add(node.cores, is_known && has_rate ? static_cast<float>(shown.cores) : kUnknown);
+  add(node.memory, is_known && shown.memory_total >= shown.memory_free
+                       ? static_cast<float>(shown.memory_total - shown.memory_free)
+                       : kUnknown);
+  if (!shown.gpus.empty() || !node.gpu_busy.empty()) {
+    float busy = 0;
+    float memory = 0;
+    for (const GpuSample& gpu : shown.gpus) {
+      busy += static_cast<float>(gpu.busy_percent) / static_cast<float>(shown.gpus.size());
+      memory += static_cast<float>(gpu.memory_bytes);
+    }
+    const bool has_gpus = is_known && !shown.gpus.empty();
+    add(node.gpu_busy, has_gpus ? busy : kUnknown);
+    add(node.gpu_memory, has_gpus ? memory : kUnknown);
+  }
+}
+
+// Two neighbours become one point, so that the job may last twice as long.
+void JobCurves::halve() {
+  if (times_.size() % 2 != 0) {  // the last one stays for itself, as its own neighbour
+    times_.push_back(times_.back());
+    for (Curve* curve : {&collective_bytes_, &printed_lines_}) {
+      curve->push_back(curve->back());
+    }
+    for (NodeCurves& node : nodes_) {
+      for (Curve* curve : {&node.cores, &node.memory, &node.gpu_busy, &node.gpu_memory}) {
+        if (!curve->empty()) {
+          curve->push_back(curve->back());
+        }
+      }
+    }
+  }
+  const std::size_t half = times_.size() / 2;
+  for (std::size_t i = 0; i < half; ++i) {
+    times_[i] = times_[2 * i + 1];
+  }
+  times_.resize(half);
+  halve_curve(collective_bytes_);
+  halve_curve(printed_lines_);
+  for (NodeCurves& node : nodes_) {
+    for (Curve* curve : {&node.cores, &node.memory, &node.gpu_busy, &node.gpu_memory}) {
+      halve_curve(*curve);
+    }
+  }
+  step_ = half > 1 ? (times_.back() - times_.front()) / static_cast<double>(half - 1) : step_;
+}
+
+std::vector<std::string> JobCurves::outliers() const {
+  std::vector<std::string> found;
+  for (const Measure& measure : measures()) {
+    std::vector<double> means;
+    for (const NodeCurves& node : nodes_) {
+      if (const double value = mean_of(node.*measure.curve); !std::isnan(value)) {
+        means.push_back(value);
+      }
+    }
+    if (means.size() < kFewestCompared) {
+      continue;
+    }
+    const double middle = median_of(means);
+    for (const NodeCurves& node : nodes_) {
+      const double value = mean_of(node.*measure.curve);
+      if (!std::isnan(value) && std::abs(value - middle) > std::max(measure.least, measure.share * middle)) {
+        found.push_back(node.host + " " + measure.words + " " + measure.text(value) + ", half of the hosts " +
+                        (value > middle ? "at most " : "at least ") + measure.text(middle));
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,65 @@
+// JobCurves is what the hosts and ranks of a job used over time, for its page: a bounded number of points, which stand
+// for more time the longer the job lasts.
+//
+// Pure. Thread: one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/samples/job_picture.h"
+
+namespace hvd::launch {
+
+// One line: a value for each point of time, NaN where nothing is known.
+using Curve = std::vector<float>;
+
+struct NodeCurves {
+  std::string host;
+  std::uint64_t memory_total = 0;  // bytes
+  Curve cores;                     // processors in use
+  Curve memory;                    // bytes in use, by whomever
+  Curve gpu_busy;                  // percent, the mean of its GPUs; empty: it has none
+  Curve gpu_memory;                // bytes, of all its GPUs together
+};
+
+class JobCurves {
+ public:
+  // `at`: seconds since the job began. A picture in which no node has told anything is left out.
+  void take(double at, const JobPicture& picture);
+
+  [[nodiscard]] const std::vector<double>& times() const { return times_; }
+  [[nodiscard]] const std::vector<NodeCurves>& nodes() const { return nodes_; }
+  [[nodiscard]] const Curve& collective_bytes() const { return collective_bytes_; }  // a second, of the busiest rank
+  [[nodiscard]] const Curve& printed_lines() const { return printed_lines_; }        // a second, of all ranks
+  // The last picture's totals: of the rank that has done most, and of all ranks together.
+  [[nodiscard]] std::uint64_t operations() const { return operations_; }
+  [[nodiscard]] std::uint64_t operation_bytes() const { return operation_bytes_; }
+  [[nodiscard]] std::uint64_t lines() const { return lines_; }
+  [[nodiscard]] std::uint64_t output_bytes() const { return output_bytes_; }
+  // Hosts whose mean is far from the others' (their median), one sentence each.
+  [[nodiscard]] std::vector<std::string> outliers() const;
+
+ private:
+  [[nodiscard]] std::size_t most_points() const;
+  void halve();
+  void take_node(NodeCurves& node, const NodeShown& shown) const;
+
+  double step_ = 0;  // seconds between two points at least
+  std::vector<double> times_;
+  std::vector<NodeCurves> nodes_;
+  Curve collective_bytes_;
+  Curve printed_lines_;
+  std::uint64_t operations_ = 0;
+  std::uint64_t operation_bytes_ = 0;
+  std::uint64_t lines_ = 0;
+  std::uint64_t lines_before_ = 0;  // when the last point was made
+  std::uint64_t output_bytes_ = 0;
+};
+
+// Returns the mean of what is known of a curve; NaN: nothing is.
+double mean_of(const Curve& curve);
+
+}  // namespace hvd::launch

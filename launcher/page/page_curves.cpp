@@ -1,0 +1,123 @@
+#include "launcher/page/page_curves.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "launcher/page/page_text.h"
+#include "launcher/report/quantities.h"
+#include "runtime/base/text.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr double kWidth = 240;  // of a drawing, in its own units
+constexpr double kHeight = 40;
+
+std::string amount(double bytes) {
+  return bytes_text(static_cast<std::uint64_t>(bytes));
+}
+
+bool is_worth_drawing(const Curve& curve) {
+  return std::count_if(curve.begin(), curve.end(), [](float value) { return !std::isnan(value); }) >= 2;
+}
+
+float most_of(const Curve& curve) {
+  float most = 0;
+  for (const float value : curve) {
+    most = std::isnan(value) ? most : std::max(most, value);
+  }
+  return most;
+}
+
+class Drawing {
+ public:
+  Drawing(const std::vector<double>& times, double length) : times_(times), length_(length) {}
+
+  // Returns one small drawing with its name and its figures; `most` is the top of its scale. Where nothing is known
+  // the line has a gap.
+  [[nodiscard]] std::string of(const std::string& name, const std::string& figures, const Curve& curve,
+                               double most) const {
+    if (!is_worth_drawing(curve)) {
+      return "";
+    }
+    std::string path;
+    bool is_down = false;
+    for (std::size_t i = 0; i < curve.size() && i < times_.size(); ++i) {
+      if (std::isnan(curve[i])) {
+        is_down = false;
+        continue;
+      }
+      const double x = std::clamp(times_[i] / length_, 0.0, 1.0) * kWidth;
+      const double y = kHeight - 1 - std::clamp(static_cast<double>(curve[i]) / most, 0.0, 1.0) * (kHeight - 2);
+      path += (is_down ? "L" : "M") + fixed_text(x, 0) + " " + fixed_text(y, 0);
+      is_down = true;
+    }
+    return "<figure><figcaption>" + name + " <span class=\"dim\">" + figures +
+           "</span></figcaption><svg viewBox=\"0 0 240 40\" height=\"40\" preserveAspectRatio=\"none\" role=\"img\">"
+           "<title>" +
+           name + ": " + figures + "</title><path class=\"curve\" d=\"" + path + "\"/></svg></figure>\n";
+  }
+
+ private:
+  const std::vector<double>& times_;
+  const double length_;
+};
+
+std::string of_node(const NodeCurves& node, const Drawing& drawing) {
+  std::string figures;
+  const double most_cores = std::max(1.0, std::ceil(static_cast<double>(most_of(node.cores))));
+  figures += drawing.of(
+      "CPU",
+      fixed_text(mean_of(node.cores), 1) + " cores, at most " + fixed_text(static_cast<double>(most_of(node.cores)), 1),
+      node.cores, most_cores);
+  const auto total = static_cast<double>(std::max<std::uint64_t>(node.memory_total, 1));
+  figures +=
+      drawing.of("Memory", "at most " + amount(static_cast<double>(most_of(node.memory))) + " of " + amount(total),
+                 node.memory, total);
+  if (is_worth_drawing(node.gpu_busy)) {
+    constexpr double kPercent = 100;
+    figures += drawing.of("GPUs", fixed_text(mean_of(node.gpu_busy), 0) + " % busy", node.gpu_busy, kPercent);
+    const double most = std::max(1.0, static_cast<double>(most_of(node.gpu_memory)));
+    figures += drawing.of("GPU memory", "at most " + amount(most), node.gpu_memory, most);
+  }
+  return figures.empty() ? ""
+                         : "<div class=\"node\"><strong>" + escaped(node.host) + "</strong><div class=\"curves\">\n" +
+                               figures + "</div></div>\n";
+}
+
+}  // namespace
+
+std::string page_curves(const JobCurves& curves, double length) {
+  const Drawing drawing(curves.times(), std::max(length, curves.times().empty() ? 0.001 : curves.times().back()));
+  std::string job;
+  if (curves.operations() > 0) {
+    const auto most = static_cast<double>(most_of(curves.collective_bytes()));
+    job += drawing.of("Collectives",
+                      std::to_string(curves.operations()) + " of " +
+                          amount(static_cast<double>(curves.operation_bytes())) +
+                          " in all on the busiest rank, at most " + amount(most) + "/s",
+                      curves.collective_bytes(), std::max(1.0, most));
+  }
+  if (curves.lines() > 0) {
+    const auto most = static_cast<double>(most_of(curves.printed_lines()));
+    job += drawing.of("Output",
+                      counted(curves.lines(), "line") + ", " + amount(static_cast<double>(curves.output_bytes())) +
+                          " of all ranks, at most " + fixed_text(most, 0) + " lines/s",
+                      curves.printed_lines(), std::max(1.0, most));
+  }
+  std::string nodes;
+  for (const NodeCurves& node : curves.nodes()) {
+    nodes += of_node(node, drawing);
+  }
+  if (job.empty() && nodes.empty()) {
+    return "";
+  }
+  std::string odd;
+  for (const std::string& line : curves.outliers()) {
+    odd += "<p class=\"warning\">" + escaped(line) + "</p>\n";
+  }
+  return "<h2>What was used</h2>\n" + odd + (job.empty() ? "" : "<div class=\"curves\">\n" + job + "</div>\n") + nodes;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,146 @@
+#include "launcher/sampling/activity_reader.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <dirent.h>
+
+#include "runtime/observe/activity_page.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr int kLongestPause = 16;
+
+// PageCopy has the same bytes as a page, in memory that only this process has.
+struct PageCopy {
+  alignas(ActivityPage) std::array<char, sizeof(ActivityPage)> bytes{};
+
+  [[nodiscard]] const ActivityPage& page() const { return *reinterpret_cast<const ActivityPage*>(bytes.data()); }
+};
+
+std::optional<PageCopy> read_once(int file) {
+  PageCopy copy;
+  const ssize_t got = ::pread(file, copy.bytes.data(), copy.bytes.size(), 0);
+  const ActivityPage& page = copy.page();
+  const bool is_page = got == static_cast<ssize_t>(copy.bytes.size()) && page.magic == ActivityPage::kMagic &&
+                       page.version == ActivityPage::kVersion;
+  return is_page ? std::optional(copy) : std::nullopt;
+}
+
+// The part that changes under `turn`.
+std::string_view waiting_part(const PageCopy& copy) {
+  constexpr std::size_t kBegin = offsetof(ActivityPage, turn);
+  return {copy.bytes.data() + kBegin, copy.bytes.size() - kBegin};
+}
+
+template <std::size_t size>
+std::string printable(const std::array<char, size>& text) {
+  std::string shown(text.data(), ::strnlen(text.data(), size));
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
+  return shown;
+}
+
+std::uint64_t now_ns() {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
+RuntimeSample sample_of(const PageCopy& first, const PageCopy& second) {
+  const ActivityPage& page = second.page();
+  RuntimeSample sample;
+  sample.operations = page.operations + page.quick_operations;
+  sample.bytes = page.bytes + page.quick_bytes;
+  const bool is_whole = waiting_part(first) == waiting_part(second) && page.turn % 2 == 0;
+  if (is_whole && page.operation.front() != '\0') {
+    constexpr std::uint64_t kNsPerMs = 1'000'000;
+    const std::uint64_t now = now_ns();
+    sample.operation = printable(page.operation);
+    sample.tensor = printable(page.tensor);
+    sample.for_ms = (now - std::min(now, page.asked_ns)) / kNsPerMs;
+  }
+  return sample;
+}
+
+// Calls `take` with each page that the process has open.
+template <typename Take>
+void each_page(pid_t process, const Take& take) {
+  const std::string folder = "/proc/" + std::to_string(process) + "/fd";
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(folder.c_str()), ::closedir);
+  const std::string wanted = std::string("/memfd:") + ActivityPage::kFileName + " ";
+  while (const dirent* entry = directory == nullptr ? nullptr : ::readdir(directory.get())) {
+    const std::string path = folder + "/" + entry->d_name;
+    std::array<char, 64> target{};
+    const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+    if (length > 0 && std::string_view(target.data(), static_cast<std::size_t>(length)).starts_with(wanted)) {
+      take(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
+    }
+  }
+}
+
+}  // namespace
+
+// Of several pages, as a rank has that has left a job and joined it again, the last one counts.
+void ActivityReader::look(Page& page, const std::vector<pid_t>& processes) {
+  std::uint64_t opened_ns = 0;
+  for (const pid_t process : processes) {
+    each_page(process, [&](Fd file) {
+      const auto copy = file.is_open() ? read_once(file.get()) : std::nullopt;
+      if (copy && copy->page().has_ended == 0 && copy->page().opened_ns > opened_ns) {
+        opened_ns = copy->page().opened_ns;
+        page.file = std::move(file);
+      }
+    });
+  }
+}
+
+std::optional<RuntimeSample> ActivityReader::read(pid_t root, const std::vector<pid_t>& processes) {
+  Page& page = pages_[root];
+  if (page.file.is_open()) {
+    const auto last = read_once(page.file.get());
+    if (!last || last->page().has_ended != 0) {
+      if (last) {
+        const RuntimeSample ended = sample_of(*last, *last);
+        page.past_operations += ended.operations;
+        page.past_bytes += ended.bytes;
+      }
+      page.file.reset();
+      page.pause = page.until_look = 0;
+    }
+  }
+  if (!page.file.is_open() && --page.until_look < 0) {
+    look(page, processes);
+    page.pause = std::min(page.pause == 0 ? 1 : page.pause * 2, kLongestPause);
+    page.until_look = page.pause - 1;
+  }
+  if (!page.file.is_open()) {
+    return std::nullopt;
+  }
+  const auto first = read_once(page.file.get());
+  const auto second = read_once(page.file.get());
+  if (!first || !second) {
+    return std::nullopt;
+  }
+  RuntimeSample sample = sample_of(*first, *second);
+  sample.operations += page.past_operations;
+  sample.bytes += page.past_bytes;
+  return sample;
+}
+
+void ActivityReader::keep(const std::vector<pid_t>& roots) {
+  std::erase_if(pages_, [&roots](const auto& entry) {
+    return std::find(roots.begin(), roots.end(), entry.first) == roots.end();
+  });
+}
+
+}  // namespace hvd::launch

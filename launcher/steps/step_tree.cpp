@@ -1,0 +1,44 @@
+#include "launcher/steps/step_tree.h"
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "launcher/process/spawn.h"
+
+namespace hvd::launch {
+
+Result<std::optional<Tree>> tree_of(const JobSpec& job) {
+  if (job.sync_dir.empty()) {
+    return std::optional<Tree>();
+  }
+  const auto absolute = [&job](const std::string& path) {
+    return path.empty() || path.front() == '/' ? path : job.cwd + "/" + path;
+  };
+  // As the scan writes them: "./logs/" is "logs", and folders may be links.
+  const auto real = [&absolute](const std::string& path) {
+    std::error_code failed;
+    const auto whole = std::filesystem::weakly_canonical(absolute(path), failed);
+    std::string text = failed ? absolute(path) : whole.string();
+    while (text.size() > 1 && text.back() == '/') {
+      text.pop_back();
+    }
+    return text;
+  };
+  ScanOptions options;
+  options.environment = job.environment;
+  const std::string cache = value_in(job.environment, "XDG_CACHE_HOME");
+  const std::string home = value_in(job.environment, "HOME");
+  // The folders of other jobs are in the cache.
+  const std::string own_cache = !cache.empty() ? cache + "/hvdrun" : home.empty() ? "" : home + "/.cache/hvdrun";
+  for (const std::string& own :
+       {job.output_dir, job.kept_dir, job.page, job.spans, job.metrics_file, job.join_file, own_cache}) {
+    if (!own.empty()) {
+      options.left_out.push_back(real(own));
+    }
+  }
+  HVD_TRY_ASSIGN(Tree tree, scan_tree(absolute(job.sync_dir), options));
+  return std::optional(std::move(tree));
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,61 @@
+// ResultKeeper is the launcher's side of --sync-back: it writes the files that come home from each node into a folder
+// that has the node's name.
+//
+// Thread: loop only. Blocks as long as writing a frame's bytes does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/tree/tree_writer.h"
+#include "launcher/wire/tree_messages.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+class ResultKeeper {
+ public:
+  struct Sink {
+    std::function<void(int node, AgentMessage type, std::string_view body)> send;
+    // A node's files cannot be kept. It is told once for each node, and what else comes of it is dropped.
+    std::function<void(int node, const Error& why)> on_failed;
+    // One file does not come home, since the node cannot read it; others do.
+    std::function<void(int node, const Error& why)> on_missed;
+  };
+
+  // `folder` is made when something comes.
+  ResultKeeper(std::string folder, Sink sink) : folder_(std::move(folder)), sink_(std::move(sink)) {}
+
+  // An error ends the session: the agent says what has no meaning here.
+  Result<void> on_message(int node, const std::string& name, AgentMessage type, std::string_view body);
+  // "3 files (120 bytes) of 2 nodes are in results"; empty: none have come.
+  [[nodiscard]] std::string summary() const;
+
+ private:
+  struct Node {
+    Fd folder;
+    std::vector<TreeEntry> list;
+    std::unique_ptr<TreeWriter> writer;  // null: the list is not complete
+    bool has_failed = false;
+  };
+
+  Result<void> begin(Node& node, const std::string& name);
+  Result<void> on_list(Node& node, const std::string& name, std::string_view body);
+  Result<void> on_bytes(int number, Node& node, std::string_view body);
+
+  const std::string folder_;
+  const Sink sink_;
+  std::map<int, Node> nodes_;
+  std::set<std::string> names_;  // of the nodes of which something has come
+  std::uint64_t files_ = 0;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,59 @@
+#include "launcher/tree/tree_contents.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hvd::launch {
+namespace {
+
+// 16 MiB of frames, in which nodes may be apart.
+constexpr std::size_t kMostKept = 64;
+constexpr std::size_t kListEntries = 4096;
+
+}  // namespace
+
+Result<TreeContents::Wanted> TreeContents::wanted(std::vector<std::uint32_t> indices) {
+  for (const std::uint32_t index : indices) {
+    if (index >= tree_.entries.size() || tree_.entries[index].kind != TreeEntry::Kind::kFile) {
+      return Error(Code::kProtocol, "its agent wants a file that is not in the folder");
+    }
+  }
+  for (const Wanted& list : lists_) {
+    if (*list == indices) {
+      return list;
+    }
+  }
+  lists_.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(indices)));
+  return lists_.back();
+}
+
+Result<TreeContents::Portion> TreeContents::read(const Wanted& wanted, const FilePlace& place) {
+  for (const Kept& kept : kept_) {
+    if (kept.wanted == wanted && kept.place == place) {
+      return kept.portion;
+    }
+  }
+  HVD_TRY_ASSIGN(const FilePortion read, read_portion(tree_.root, tree_.entries, *wanted, place, wanted->size()));
+  const Portion portion{std::make_shared<const std::string>(agent_frame(AgentMessage::kFileBytes, read.body)),
+                        read.body.size(), read.next};
+  kept_.push_front({wanted, place, portion});
+  if (kept_.size() > kMostKept) {
+    kept_.pop_back();
+  }
+  return portion;
+}
+
+const std::vector<std::shared_ptr<const std::string>>& TreeContents::list() {
+  for (bool has_last = !list_frames_.empty(); !has_last;) {
+    const std::size_t begin = list_frames_.size() * kListEntries;
+    const std::size_t end = std::min(tree_.entries.size(), begin + kListEntries);
+    TreeList part;
+    has_last = part.is_last = end == tree_.entries.size();
+    part.entries.assign(tree_.entries.begin() + static_cast<std::ptrdiff_t>(begin),
+                        tree_.entries.begin() + static_cast<std::ptrdiff_t>(end));
+    list_frames_.push_back(std::make_shared<const std::string>(agent_frame(AgentMessage::kTreeList, part.encode())));
+  }
+  return list_frames_;
+}
+
+}  // namespace hvd::launch

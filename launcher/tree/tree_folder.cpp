@@ -1,0 +1,118 @@
+#include "launcher/tree/tree_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace hvd::launch {
+namespace {
+
+constexpr int kMostFolders = 64;
+constexpr mode_t kOwnFolder = 0700;
+constexpr mode_t kOwnFile = 0600;
+
+Error sync_error(const std::string& path) {
+  return Error::from_errno("--sync: " + path);
+}
+
+// Makes a folder that only its user may enter. One that is there is left as it is.
+Result<void> make_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), kOwnFolder) != 0 && errno != EEXIST) {
+    return sync_error(path);
+  }
+  return {};
+}
+
+// False: another process has a lock that stands against it. Such locks belong to an open file, so that they end with
+// the process, and a lock for writing becomes one for reading without a moment in between.
+Result<bool> lock(const Fd& file, short kind, const std::string& path) {
+  struct flock wanted{};
+  wanted.l_type = kind;
+  wanted.l_whence = SEEK_SET;
+  if (::fcntl(file.get(), F_OFD_SETLK, &wanted) == 0) {
+    return true;
+  }
+  if (errno == EAGAIN || errno == EACCES) {
+    return false;
+  }
+  return sync_error("cannot lock " + path);
+}
+
+std::string variable(const std::vector<std::string>& environment, const std::string& name) {
+  for (const std::string& entry : environment) {
+    if (entry.starts_with(name + "=")) {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, const TreeOffer& offer, int number) {
+  for (; number <= kMostFolders; ++number) {
+    TreeFolder folder;
+    folder.number_ = number;
+    folder.path_ = place + "/" + offer.name + (number == 1 ? "" : "." + std::to_string(number));
+    folder.files_path_ = folder.path_ + "/files";
+    HVD_TRY(make_folder(folder.path_));
+    const std::string lock_path = folder.path_ + "/lock";
+    folder.lock_ = Fd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnFile));
+    if (!folder.lock_.is_open()) {
+      return sync_error(lock_path);
+    }
+    HVD_TRY_ASSIGN(folder.may_change_, lock(folder.lock_, F_WRLCK, lock_path));
+    if (!folder.may_change_) {
+      HVD_TRY_ASSIGN(const bool may_read, lock(folder.lock_, F_RDLCK, lock_path));
+      if (!may_read) {
+        return std::optional<TreeFolder>();
+      }
+    }
+    HVD_TRY(make_folder(folder.files_path_));
+    folder.files_ = Fd(::open(folder.files_path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    if (!folder.files_.is_open()) {
+      return sync_error(folder.files_path_);
+    }
+    folder.index_ = load_index(folder.path_ + "/index");
+    if (folder.may_change_ || folder.index_.digest == offer.digest) {
+      return std::optional(std::move(folder));
+    }
+  }
+  return Error(Code::kResource,
+               "--sync: " + std::to_string(kMostFolders) + " jobs use other states of " + place + "/" + offer.name);
+}
+
+Result<void> TreeFolder::share(TreeIndex index) {
+  index_ = std::move(index);
+  HVD_TRY(save_index(path_ + "/index", index_));
+  return share();
+}
+
+Result<void> TreeFolder::share() {
+  may_change_ = false;
+  const auto shared = lock(lock_, F_RDLCK, path_ + "/lock");
+  return shared.ok() ? Result<void>() : shared.error();
+}
+
+Result<std::string> tree_place(const std::vector<std::string>& environment) {
+  std::string cache = variable(environment, "XDG_CACHE_HOME");
+  if (cache.empty()) {
+    const std::string home = variable(environment, "HOME");
+    if (home.empty()) {
+      return Error(Code::kInvalid, "--sync: neither HOME nor XDG_CACHE_HOME is set on the node");
+    }
+    cache = home + "/.cache";
+  }
+  std::string place = cache;
+  HVD_TRY(make_folder(place));
+  for (const char* const part : {"/hvdrun", "/folders"}) {
+    place += part;
+    HVD_TRY(make_folder(place));
+  }
+  return place;
+}
+
+}  // namespace hvd::launch

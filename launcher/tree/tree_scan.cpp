@@ -1,0 +1,425 @@
+#include "launcher/tree/tree_scan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "launcher/process/output_of.h"
+#include "launcher/tree/ignore_rules.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/text.h"
+#include "runtime/rendezvous/sha256.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr auto kGitTime = std::chrono::minutes(2);
+constexpr std::size_t kMostList = 1U << 30U;
+constexpr std::size_t kReadBytes = 1U << 20U;
+constexpr mode_t kPermissions = 0777;
+// What version control keeps in a folder of a working copy.
+constexpr std::array<std::string_view, 3> kVersionControl{".git", ".hg", ".svn"};
+
+struct FolderClose {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+using Folder = std::unique_ptr<DIR, FolderClose>;
+
+std::string variable(const std::vector<std::string>& environment, const std::string& name) {
+  for (const std::string& entry : environment) {
+    if (entry.starts_with(name + "=")) {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+// Leaves out the variables by which a hook of git's, or an editor, would point git at another repository.
+std::vector<std::string> without_gits_own(const std::vector<std::string>& environment) {
+  constexpr std::array<std::string_view, 7> kOwn{
+      "GIT_DIR=",        "GIT_WORK_TREE=", "GIT_INDEX_FILE=", "GIT_PREFIX=", "GIT_OBJECT_DIRECTORY=",
+      "GIT_COMMON_DIR=", "GIT_NAMESPACE="};
+  std::vector<std::string> others;
+  std::copy_if(environment.begin(), environment.end(), std::back_inserter(others), [&](const std::string& entry) {
+    return std::none_of(kOwn.begin(), kOwn.end(), [&](std::string_view own) { return entry.starts_with(own); });
+  });
+  return others;
+}
+
+// The texts before each zero byte.
+std::vector<std::string> names_of(std::string_view list) {
+  std::vector<std::string> names;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find('\0'), list.size());
+    if (end > 0) {
+      names.emplace_back(list.substr(0, end));
+    }
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return names;
+}
+
+Result<std::string> real_path(const std::string& path) {
+  std::array<char, PATH_MAX> resolved{};
+  if (::realpath(path.c_str(), resolved.data()) == nullptr) {
+    return Error::from_errno("--sync " + path);
+  }
+  return std::string(resolved.data());
+}
+
+// Returns the content, and how many bytes it has: the file may be growing. `buffer` is for what is read.
+Result<std::pair<ContentHash, std::uint64_t>> hash_file(const std::string& path, std::string& buffer) {
+  // Without waiting: what was a file a moment ago may be a FIFO now.
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat status{};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0) {
+    return Error::from_errno("--sync: cannot read " + path);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return Error::from_errno("--sync: cannot read " + path, ENOENT);
+  }
+  Sha256 hash;
+  std::uint64_t size = 0;
+  for (;;) {
+    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      return Error::from_errno("--sync: cannot read " + path);
+    }
+    if (got == 0) {
+      return std::pair(hash.finish(), size);
+    }
+    hash.add(as_bytes(std::string_view(buffer.data(), static_cast<std::size_t>(got))));
+    size += static_cast<std::uint64_t>(got);
+  }
+}
+
+// Scan collects the paths, and then looks at each.
+class Scan {
+ public:
+  Scan(std::string root, const ScanOptions& options) : root_(std::move(root)), options_(options) {}
+
+  Result<std::vector<TreeEntry>> entries() {
+    HVD_TRY(read_ignore_file());
+    HVD_TRY_ASSIGN(const bool is_listed, list_by_git(""));
+    if (!is_listed) {
+      HVD_TRY(refuse_everything());
+      HVD_TRY(walk(""));
+    } else {
+      HVD_TRY(refuse_nothing());
+    }
+    return look_at_all();
+  }
+
+ private:
+  [[nodiscard]] std::string full(const std::string& path) const { return path.empty() ? root_ : root_ + "/" + path; }
+
+  Result<void> read_ignore_file() {
+    const std::string path = full(kIgnoreFile);
+    const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file.is_open()) {
+      return errno == ENOENT ? Result<void>() : Error::from_errno("--sync: cannot read " + path);
+    }
+    has_ignore_file_ = true;
+    std::string text(kReadBytes, '\0');
+    const ssize_t got = ::read(file.get(), text.data(), text.size());
+    if (got < 0) {
+      return Error::from_errno("--sync: cannot read " + path);
+    }
+    text.resize(static_cast<std::size_t>(got));
+    rules_ = IgnoreRules(text);
+    return {};
+  }
+
+  // Without git and an ignore file nothing says what is meant, and some folders can hardly be meant as a whole.
+  [[nodiscard]] Result<void> refuse_everything() const {
+    const auto home = real_path(variable(options_.environment, "HOME"));
+    if (!has_ignore_file_ && (root_ == "/" || (home.ok() && root_ == home.value()))) {
+      return Error(Code::kInvalid, "--sync: " + root_ +
+                                       " would be copied to every node with all that is in it; start "
+                                       "in the folder of your program, or say in " +
+                                       full(kIgnoreFile) + " what stays here");
+    }
+    return {};
+  }
+
+  // A folder within what git ignores has files of which git shows none, and the ranks would start in an empty one.
+  [[nodiscard]] Result<void> refuse_nothing() const {
+    std::error_code failed;
+    if (!paths_.empty() || std::filesystem::is_empty(root_, failed) || failed) {
+      return {};
+    }
+    return Error(Code::kInvalid, "--sync: git ignores all that is in " + root_ +
+                                     ", so that nothing would be copied; start in another folder, or name one: "
+                                     "--sync=DIR");
+  }
+
+  // True: the folder, or one above it on the same file system, is a repository, whatever git says.
+  [[nodiscard]] bool has_repository() const {
+    struct stat top{};
+    if (::stat(root_.c_str(), &top) != 0) {
+      return false;
+    }
+    for (std::filesystem::path folder = root_;; folder = folder.parent_path()) {
+      struct stat status{};
+      if (::stat(folder.c_str(), &status) != 0 || status.st_dev != top.st_dev) {
+        return false;
+      }
+      if (::lstat((folder / ".git").c_str(), &status) == 0) {
+        return true;
+      }
+      if (folder == folder.parent_path()) {
+        return false;
+      }
+    }
+  }
+
+  // False: this is no working copy of git's. `below` is the root, or another repository in it.
+  Result<bool> list_by_git(const std::string& below) {
+    const auto git = [&](const std::vector<std::string>& words) {
+      std::vector<std::string> argv{"git", "-C", full(below)};
+      argv.insert(argv.end(), words.begin(), words.end());
+      return output_of(argv, without_gits_own(options_.environment), Deadline::after(kGitTime), {false, kMostList});
+    };
+    const auto inside = git({"rev-parse", "--is-inside-work-tree", "--show-prefix"});
+    if (!inside.ok()) {
+      if (below.empty() && !has_ignore_file_ && has_repository()) {
+        return Error(inside.error().code(), "--sync: git cannot say which files of " + root_ +
+                                                " are to be copied: " + inside.error().message() + "; without git, " +
+                                                full(kIgnoreFile) + " can say what stays here");
+      }
+      return false;
+    }
+    // A submodule that was not fetched is an empty folder of the repository around it.
+    const bool is_top = inside.value() == "true\n\n";
+    if (below.empty() ? !inside.value().starts_with("true") : !is_top) {
+      return false;
+    }
+    HVD_TRY_ASSIGN(const std::string files, git({"ls-files", "-z", "--cached", "--others", "--exclude-standard"}));
+    HVD_TRY(take_list(below, files));
+    // This names folders too, among them the empty ones.
+    HVD_TRY_ASSIGN(const std::string folders, git({"ls-files", "-z", "--others", "--directory", "--exclude-standard"}));
+    for (const std::string& name : names_of(folders)) {
+      const std::string path = (below.empty() ? "" : below + "/") + name.substr(0, name.size() - 1);
+      if (name.back() == '/' && name != "./" && !rules_.leaves_out_below(path, true)) {
+        add(path);
+      }
+    }
+    return true;
+  }
+
+  Result<void> take_list(const std::string& below, const std::string& files) {
+    for (std::string path : names_of(files)) {
+      if (path.back() == '/') {
+        path.pop_back();
+      }
+      path = (below.empty() ? "" : below + "/") + path;
+      struct stat status{};
+      if (::lstat(full(path).c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+        // Another repository: a submodule, or one that is just there.
+        HVD_TRY_ASSIGN(const bool is_listed, list_by_git(path));
+        if (!is_listed && !rules_.leaves_out_below(path, true)) {
+          add(path);
+          HVD_TRY(walk(path));
+        }
+        continue;
+      }
+      if (!rules_.leaves_out_below(path, false)) {
+        add(path);
+      }
+    }
+    return {};
+  }
+
+  Result<void> walk(const std::string& below) {
+    const Folder folder(::opendir(full(below).c_str()));
+    if (folder == nullptr) {
+      return errno == ENOENT && !below.empty() ? Result<void>()  // it has just gone
+                                               : Error::from_errno("--sync: cannot read " + full(below));
+    }
+    for (errno = 0; const dirent* const item = ::readdir(folder.get()); errno = 0) {
+      const std::string name = item->d_name;
+      if (name == "." || name == ".." ||
+          std::find(kVersionControl.begin(), kVersionControl.end(), name) != kVersionControl.end()) {
+        continue;
+      }
+      const std::string path = below.empty() ? name : below + "/" + name;
+      bool is_folder = item->d_type == DT_DIR;
+      if (item->d_type == DT_UNKNOWN) {  // not every file system tells
+        struct stat status{};
+        is_folder = ::lstat(full(path).c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+      }
+      if (rules_.leaves_out(path, is_folder) || is_own(path)) {
+        continue;
+      }
+      add(path);
+      if (is_folder) {
+        HVD_TRY(walk(path));
+      }
+    }
+    return errno == 0 ? Result<void>() : Error::from_errno("--sync: cannot read " + full(below));
+  }
+
+  [[nodiscard]] bool is_own(const std::string& path) const {
+    const std::string whole = full(path);
+    if (path == kResultsFolder || path.starts_with(std::string(kResultsFolder) + "/")) {
+      return true;
+    }
+    return std::any_of(options_.left_out.begin(), options_.left_out.end(), [&whole](const std::string& own) {
+      return !own.empty() && (whole == own || whole.starts_with(own + "/"));
+    });
+  }
+
+  // Adds the folders in which it is too.
+  void add(const std::string& path) {
+    for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+      paths_.insert(path.substr(0, slash));
+    }
+    paths_.insert(path);
+  }
+
+  Result<std::vector<TreeEntry>> look_at_all() {
+    std::vector<TreeEntry> entries;
+    entries.reserve(paths_.size());
+    std::set<std::string> folders;
+    for (const std::string& path : paths_) {
+      // Below a link that has taken the place of a folder, git still knows files, which lie elsewhere now.
+      const std::size_t slash = path.rfind('/');
+      if (is_own(path) || (slash != std::string::npos && !folders.contains(path.substr(0, slash)))) {
+        continue;
+      }
+      HVD_TRY_ASSIGN(std::optional<TreeEntry> entry, look_at(path));
+      if (entry) {
+        if (entry->kind == TreeEntry::Kind::kFolder) {
+          folders.insert(path);
+        }
+        entries.push_back(*std::move(entry));
+      }
+    }
+    return entries;
+  }
+
+  // Nothing: it has gone, or is no file, folder or link.
+  [[nodiscard]] Result<std::optional<TreeEntry>> look_at(const std::string& path) {
+    const std::string whole = full(path);
+    struct stat status{};
+    if (::lstat(whole.c_str(), &status) != 0) {
+      return errno == ENOENT || errno == ENOTDIR ? Result<std::optional<TreeEntry>>(std::optional<TreeEntry>())
+                                                 : Error::from_errno("--sync: " + whole);
+    }
+    TreeEntry entry;
+    entry.path = path;
+    entry.mode = status.st_mode & kPermissions;
+    if (S_ISDIR(status.st_mode)) {
+      entry.kind = TreeEntry::Kind::kFolder;
+      return std::optional(std::move(entry));
+    }
+    if (S_ISLNK(status.st_mode)) {
+      std::array<char, PATH_MAX> target{};
+      const ssize_t length = ::readlink(whole.c_str(), target.data(), target.size());
+      if (length <= 0) {
+        return Error::from_errno("--sync: cannot read " + whole);
+      }
+      entry.kind = TreeEntry::Kind::kLink;
+      entry.mode = 0;
+      entry.target.assign(target.data(), static_cast<std::size_t>(length));
+      entry.hash = sha256_of(as_bytes(entry.target));
+      return std::optional(std::move(entry));
+    }
+    if (!S_ISREG(status.st_mode)) {
+      return std::optional<TreeEntry>();
+    }
+    const auto read = hash_file(whole, buffer_);
+    if (!read.ok() && read.error().sys_errno() == ENOENT) {
+      return std::optional<TreeEntry>();  // it has just gone
+    }
+    HVD_TRY_ASSIGN(const auto content, read);
+    entry.hash = content.first;
+    entry.size = content.second;
+    entry.changed_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
+    return std::optional(std::move(entry));
+  }
+
+  const std::string root_;
+  const ScanOptions& options_;
+  bool has_ignore_file_ = false;
+  IgnoreRules rules_;
+  std::string buffer_ = std::string(kReadBytes, '\0');
+  std::set<std::string> paths_;  // a path stands before those that it begins, so a folder before what is in it
+};
+
+// "project-1f3a5b7c9d2e": the same on every node, and another one for each folder of each machine.
+std::string name_of(const std::string& root) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const std::string place = std::string(host.data()) + '\0' + std::to_string(::getuid()) + '\0' + root;
+  constexpr std::size_t kHashBytes = 6;
+  const auto digest = sha256_of(as_bytes(place));
+  std::string word;
+  constexpr std::size_t kMostWord = 40;
+  for (const char c : root.substr(root.rfind('/') + 1).substr(0, kMostWord)) {
+    const bool is_plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    word += is_plain ? c : '_';
+  }
+  return (word.empty() ? "folder" : word) + "-" + hex(Bytes(digest.data(), kHashBytes));
+}
+
+}  // namespace
+
+ContentHash digest_of(const std::vector<TreeEntry>& entries) {
+  Sha256 hash;
+  for (const TreeEntry& entry : entries) {
+    ByteWriter out;
+    out.text(entry.path).u8(static_cast<std::uint8_t>(entry.kind)).u32(entry.mode).u64(entry.size);
+    out.raw(entry.hash.data(), entry.hash.size());
+    hash.add(as_bytes(out.str()));
+  }
+  return hash.finish();
+}
+
+std::optional<std::string> way_within(const Tree& tree, const std::string& folder) {
+  const auto real = real_path(folder);
+  const std::string& path = real.ok() ? real.value() : folder;
+  if (path == tree.root) {
+    return "";
+  }
+  return path.starts_with(tree.root + "/") ? std::optional(path.substr(tree.root.size())) : std::nullopt;
+}
+
+Result<Tree> scan_tree(const std::string& folder, const ScanOptions& options) {
+  HVD_TRY_ASSIGN(std::string root, real_path(folder));
+  struct stat status{};
+  if (::stat(root.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    return Error(Code::kInvalid, "--sync " + folder + ": this is not a folder");
+  }
+  Tree tree;
+  tree.root = root;
+  tree.name = name_of(root);
+  HVD_TRY_ASSIGN(tree.entries, Scan(std::move(root), options).entries());
+  tree.digest = digest_of(tree.entries);
+  for (const TreeEntry& entry : tree.entries) {
+    tree.bytes += entry.size;
+  }
+  return tree;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,95 @@
+// TreeWriter makes the files of a TreeFolder those of a list: it removes what an earlier list had and this one has not,
+// makes folders and links, and writes the files that are new or were changed. What is in the folder and in neither list
+// is somebody else's, and stays. Nothing is written through a link, wherever it leads.
+//
+// Long work is done in portions, so that the caller's event loop goes on in between.
+//
+// Thread: loop only. Blocks for a portion, or a file's piece, at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "launcher/tree/tree_index.h"
+#include "launcher/wire/tree_messages.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+class TreeWriter {
+ public:
+  // How files come into the folder. kInPlace: as they come, with the list's rights, since nobody looks before all is
+  // there. kWhole: each takes its name, and the place of the file before it, when all of it is there; rights are as the
+  // umask leaves them.
+  enum class Way : std::uint8_t { kInPlace, kWhole };
+
+  // `files` is the folder, which the caller owns; `path` names it in errors; `before` is what was written there.
+  TreeWriter(int files, std::string path, TreeIndex before, std::shared_ptr<const std::vector<TreeEntry>> list,
+             Way way = Way::kInPlace);
+  ~TreeWriter();
+  TreeWriter(const TreeWriter&) = delete;
+  TreeWriter& operator=(const TreeWriter&) = delete;
+
+  // Does the next portion. True: all is done but the contents of the files that wanted() names.
+  Result<bool> prepare();
+  // Places in the list, in its order.
+  [[nodiscard]] const std::vector<std::uint32_t>& wanted() const { return wanted_; }
+  // Writes more of the first wanted file that has not ended. kProtocol: it is more than the list says.
+  Result<void> write(const FilePiece& piece);
+  // The first wanted file does not come.
+  void skip();
+  [[nodiscard]] bool has_all() const { return next_ == wanted_.size(); }
+  // The wanted files that have not come, after what has come of one was dropped.
+  std::vector<std::uint32_t> begin_rest();
+  // The first place in the list whose content is missing; all before it are there.
+  [[nodiscard]] std::size_t first_missing() const { return has_all() ? list_.size() : wanted_[next_]; }
+  [[nodiscard]] const std::vector<TreeEntry>& list() const { return list_; }
+  [[nodiscard]] std::shared_ptr<const std::vector<TreeEntry>> whole_list() const { return whole_list_; }
+  [[nodiscard]] std::uint32_t removed() const { return removed_; }
+  // Returns what is there now. `digest` is the list's.
+  [[nodiscard]] TreeIndex index(const ContentHash& digest) const;
+
+ private:
+  void remove(const TreeEntry& entry);
+  Result<void> place(std::uint32_t number);
+  Result<void> place_folder(const TreeEntry& entry);
+  Result<void> place_link(const TreeEntry& entry);
+  Result<bool> place_file(const TreeEntry& entry);
+  Result<void> begin_file(const TreeEntry& entry);
+  Result<void> end_file(const TreeEntry& entry, bool has_changed);
+  Result<void> name_part(const TreeEntry& entry);
+  void drop_part();
+  // Opens the folder in which the entry is, and keeps it for the next one there.
+  Result<std::pair<int, std::string>> parent_of(const std::string& path);
+  // Removes a file or a link, or a folder with nothing in it, that is where the entry is to be.
+  Result<void> make_room(int parent, const std::string& name, const std::string& path);
+  void note(const TreeEntry& entry, const struct stat& status);
+  [[nodiscard]] Error error_at(const std::string& path) const;
+
+  const int files_;
+  const std::string path_;
+  const Way way_;
+  const std::shared_ptr<const std::vector<TreeEntry>> whole_list_;
+  const std::vector<TreeEntry>& list_;
+  std::unordered_map<std::string, WrittenEntry> before_;
+  std::vector<const WrittenEntry*> gone_;  // entries of before_ that are not in the list; the deepest last
+  std::vector<WrittenEntry> written_;
+  std::size_t cursor_ = 0;
+  std::vector<std::uint32_t> wanted_;
+  std::size_t next_ = 0;  // of wanted_
+  std::uint32_t removed_ = 0;
+  bool has_changed_ = false;  // a file came with another content than the list's
+  Fd file_;
+  std::uint64_t file_bytes_ = 0;  // written of it
+  std::string parent_path_;
+  Fd parent_;  // not open: the folder itself is the parent
+};
+
+}  // namespace hvd::launch

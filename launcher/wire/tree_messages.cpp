@@ -1,0 +1,84 @@
+#include "launcher/wire/tree_messages.h"
+
+#include <algorithm>
+
+namespace hvd::launch {
+namespace {
+
+// A name that is one folder's: it cannot lead anywhere else.
+bool is_plain_name(std::string_view name) {
+  return is_tree_path(name) && name.find('/') == std::string_view::npos;
+}
+
+}  // namespace
+
+bool is_tree_path(std::string_view path) {
+  if (path.empty() || path.find('\0') != std::string_view::npos) {
+    return false;
+  }
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == "..") {
+      return false;
+    }
+    begin = end + 1;
+  }
+  return true;
+}
+
+std::string TreeOffer::encode() const {
+  return encoded(*this);
+}
+
+Result<TreeOffer> TreeOffer::decode(std::string_view body) {
+  return decoded<TreeOffer>(body, "OfferTree", [](const TreeOffer& m) { return is_plain_name(m.name); });
+}
+
+std::string TreeList::encode() const {
+  return encoded(*this);
+}
+
+Result<TreeList> TreeList::decode(std::string_view body) {
+  return decoded<TreeList>(body, "TreeList", [](const TreeList& m) {
+    return std::all_of(m.entries.begin(), m.entries.end(), [](const TreeEntry& entry) {
+      constexpr std::uint32_t kPermissions = 0777;  // a file of another's with setuid would be a danger
+      return is_tree_path(entry.path) && (entry.mode & ~kPermissions) == 0 &&
+             (entry.kind == TreeEntry::Kind::kLink) == !entry.target.empty();
+    });
+  });
+}
+
+std::string WantedFiles::encode() const {
+  return encoded(*this);
+}
+
+Result<WantedFiles> WantedFiles::decode(std::string_view body) {
+  return decoded<WantedFiles>(body, "WantFiles", [](const WantedFiles& m) { return m.port >= 0 && m.port < 65536; });
+}
+
+std::string FetchFiles::encode() const {
+  return encoded(*this);
+}
+
+Result<FetchFiles> FetchFiles::decode(std::string_view body) {
+  return decoded<FetchFiles>(body, "FetchFiles");
+}
+
+std::string FileBytes::encode() const {
+  return encoded(*this);
+}
+
+Result<FileBytes> FileBytes::decode(std::string_view body) {
+  return decoded<FileBytes>(body, "FileBytes");
+}
+
+std::string TreeHere::encode() const {
+  return encoded(*this);
+}
+
+Result<TreeHere> TreeHere::decode(std::string_view body) {
+  return decoded<TreeHere>(body, "TreeHere", [](const TreeHere& m) { return m.error.empty() == !m.path.empty(); });
+}
+
+}  // namespace hvd::launch

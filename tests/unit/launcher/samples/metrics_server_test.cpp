@@ -1,0 +1,56 @@
+#include "launcher/samples/metrics_server.h"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "launcher/job/metrics_place.h"
+
+namespace hvd::launch {
+namespace {
+
+std::string status_of(std::string_view head, const std::string& token = "") {
+  const std::string answer = metrics_answer(head, token, [] { return std::string("up 1\n# EOF\n"); });
+  return answer.substr(0, answer.find("\r\n"));
+}
+
+TEST_CASE("a request for the metrics gets them, and others what HTTP says of them") {
+  CHECK(metrics_answer("GET /metrics HTTP/1.1\r\nHost: x\r\n", "", [] { return std::string("up 1\n# EOF\n"); }) ==
+        "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"
+        "Content-Length: 11\r\nConnection: close\r\n\r\nup 1\n# EOF\n");
+  CHECK(status_of("GET /metrics?x=1 HTTP/1.0\r\n") == "HTTP/1.1 200 OK");
+  CHECK(status_of("GET / HTTP/1.1\r\n") == "HTTP/1.1 404 Not Found");
+  CHECK(status_of("GET /metricsx HTTP/1.1\r\n") == "HTTP/1.1 404 Not Found");
+  CHECK(status_of("POST /metrics HTTP/1.1\r\n") == "HTTP/1.1 405 Method Not Allowed");
+  for (const char* const odd :
+       {"", "GET", "GET ", "GET /metrics", "GET /metrics SIP/2.0", "\r\n", "  \r\n", "\x16\x03\x01"}) {
+    CAPTURE(odd);
+    CHECK(status_of(odd) == "HTTP/1.1 400 Bad Request");
+  }
+}
+
+TEST_CASE("a token is asked for, whatever else is asked") {
+  const char* const refused = "HTTP/1.1 401 Unauthorized";
+  CHECK(status_of("GET /metrics HTTP/1.1\r\n", "secret") == refused);
+  CHECK(status_of("GET / HTTP/1.1\r\n", "secret") == refused);
+  for (const char* const wrong : {"Bearer secre", "Bearer secretx", "secret", "Bearer  secret", "Basic secret", ""}) {
+    CHECK(status_of(std::string("GET /metrics HTTP/1.1\r\nAuthorization: ") + wrong + "\r\n", "secret") == refused);
+  }
+  CHECK(status_of("GET /metrics HTTP/1.1\r\nHost: x\r\nauthorization:Bearer secret \r\n", "secret") ==
+        "HTTP/1.1 200 OK");
+}
+
+TEST_CASE("a place is a socket, or an address that others cannot reach without a token") {
+  CHECK(parse_metrics_place("unix:/run/x", "").value().socket == "/run/x");
+  CHECK(parse_metrics_place("127.0.0.1:9400", "").value().port == 9400);
+  CHECK(parse_metrics_place("[::1]:9400", "").value().ip == "::1");
+  CHECK(parse_metrics_place("0.0.0.0:9400", "t").value().ip == "0.0.0.0");
+  CHECK(parse_metrics_place("10.0.0.1:9400", "").error().message().find("--metrics-token") != std::string::npos);
+  for (const char* const odd : {"", "unix:", "9400", ":9400", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "x:y"}) {
+    CAPTURE(odd);
+    CHECK_FALSE(parse_metrics_place(odd, "t").ok());
+  }
+}
+
+}  // namespace
+}  // namespace hvd::launch

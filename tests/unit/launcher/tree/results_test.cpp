@@ -1,0 +1,215 @@
+// launcher/tree: what comes home from a node; the folders are real.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "launcher/tree/result_keeper.h"
+#include "launcher/tree/result_sender.h"
+#include "runtime/base/clock.h"
+#include "tests/unit/launcher/folder.h"
+
+using namespace hvd;          // NOLINT(google-build-using-namespace)
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> paths_of(const std::vector<TreeEntry>& entries) {
+  std::vector<std::string> paths;
+  for (const TreeEntry& entry : entries) {
+    paths.push_back(entry.path);
+  }
+  return paths;
+}
+
+WrittenEntry brought(const std::string& root, const std::string& path) {
+  WrittenEntry written;
+  written.entry.path = path;
+  struct stat status{};
+  REQUIRE(::lstat((root + "/" + path).c_str(), &status) == 0);
+  written.describe(status);
+  return written;
+}
+
+// A node's sender and the launcher's keeper, with what is on the way between them.
+struct Way {
+  explicit Way(std::string home) {
+    ResultKeeper::Sink sink;
+    sink.send = [this](int, AgentMessage, std::string_view body) { credits.push_back(decode_count(body).value()); };
+    sink.on_failed = [this](int, const Error& why) { failures.push_back(why.message()); };
+    sink.on_missed = [this](int, const Error& why) { missed.push_back(why.message()); };
+    keeper = std::make_unique<ResultKeeper>(std::move(home), std::move(sink));
+  }
+
+  void bring_home(const std::string& root, const TreeIndex& index, const std::vector<std::string>& patterns,
+                  const std::string& name = "node1") {
+    bool is_over = false;
+    std::deque<std::pair<AgentMessage, std::string>> way;
+    std::uint64_t unanswered = 0;
+    ResultSender::Sink sink;
+    sink.send = [&](AgentMessage type, std::string_view body) {
+      unanswered += type == AgentMessage::kResultBytes ? body.size() : 0;
+      way.emplace_back(type, body);
+    };
+    sink.on_problem = [this](const std::string& why) { problems.push_back(why); };
+    sink.on_over = [&is_over] { is_over = true; };
+    ResultSender sender(*loop, root, std::move(sink));
+    sender.begin(index, patterns);
+    while (!is_over || !way.empty()) {
+      most_unanswered = std::max(most_unanswered, unanswered);
+      if (!is_over) {
+        REQUIRE(loop->turn(Deadline::after(way.empty() ? Duration(std::chrono::seconds(10)) : Duration::zero())).ok());
+      }
+      if (!way.empty()) {
+        const auto [type, body] = std::move(way.front());
+        way.pop_front();
+        REQUIRE(keeper->on_message(0, name, type, body).ok());
+        while (!credits.empty()) {
+          unanswered -= credits.front();
+          sender.on_credit(credits.front());
+          credits.pop_front();
+        }
+      }
+    }
+  }
+
+  const SteadyClock clock;
+  std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
+  std::unique_ptr<ResultKeeper> keeper;
+  std::deque<std::uint64_t> credits;
+  std::vector<std::string> failures;
+  std::vector<std::string> missed;
+  std::vector<std::string> problems;
+  std::uint64_t most_unanswered = 0;
+};
+
+}  // namespace
+
+TEST_CASE("results are what fits and was not brought as it is") {
+  const test::Folder folder;
+  const std::string& root = folder.path;
+  test::write_file(root + "/train.py", "brought");
+  test::write_file(root + "/old.pt", "brought");
+  test::write_file(root + "/new.pt", "made");
+  test::write_file(root + "/deep/er/new.pt", "made");
+  test::write_file(root + "/deep/log", "made");
+  fs::create_symlink("new.pt", root + "/last.pt");
+  TreeIndex index;
+  index.entries = {brought(root, "train.py"), brought(root, "old.pt")};
+  const auto found = [&](const char* patterns) { return paths_of(results_in(root, index, IgnoreRules(patterns))); };
+  CHECK(found("*.pt") == std::vector<std::string>{"deep", "deep/er", "deep/er/new.pt", "last.pt", "new.pt"});
+  CHECK(found("/deep/") == std::vector<std::string>{"deep", "deep/er", "deep/er/new.pt", "deep/log"});
+  CHECK(found("*.pt\n!last.pt\n!deep/er/*") == std::vector<std::string>{"new.pt"});
+  CHECK(found("nothing").empty());
+  test::write_file(root + "/old.pt", "changed by a rank");
+  CHECK(found("old.pt") == std::vector<std::string>{"old.pt"});
+}
+
+TEST_CASE("results come home with rights and links, however large, a window at a time") {
+  const test::Folder folder;
+  const std::string node = folder.path + "/node";
+  const std::string home = folder.path + "/home";
+  test::write_file(node + "/out/big", std::string(20U << 20U, 'b'));
+  test::write_file(node + "/out/small", "s");
+  test::write_file(node + "/out/none", "");
+  ::chmod((node + "/out/small").c_str(), 0440);
+  fs::create_symlink("/etc", node + "/out/etc");
+  Way way(home);
+  CHECK(way.keeper->summary() == "");
+  way.bring_home(node, {}, {"/out/"});
+  CHECK(way.failures.empty());
+  CHECK(test::read_file(home + "/node1/out/big") == test::read_file(node + "/out/big"));
+  CHECK(test::read_file(home + "/node1/out/small") == "s");
+  CHECK(fs::status(home + "/node1/out/small").permissions() == fs::perms(0440));
+  CHECK(fs::file_size(home + "/node1/out/none") == 0);
+  CHECK(fs::read_symlink(home + "/node1/out/etc") == "/etc");
+  CHECK(way.keeper->summary() == "3 files (20971521 bytes) of 1 node are in " + home);
+  CHECK(way.most_unanswered < kTreeWindow + (1U << 20U));
+
+  // Once more: what is there is replaced, and a link there is not followed.
+  const std::string elsewhere = folder.path + "/elsewhere";
+  test::write_file(elsewhere, "not yours");
+  fs::remove(home + "/node1/out/small");
+  fs::create_symlink(elsewhere, home + "/node1/out/small");
+  way.bring_home(node, {}, {"small"});
+  CHECK(test::read_file(home + "/node1/out/small") == "s");
+  CHECK(test::read_file(elsewhere) == "not yours");
+}
+
+TEST_CASE("what cannot be kept is told once, and the node is not kept waiting") {
+  const test::Folder folder;
+  const std::string node = folder.path + "/node";
+  test::write_file(node + "/a", std::string(6U << 20U, 'a'));
+  test::write_file(folder.path + "/home", "no folder");
+  Way way(folder.path + "/home");
+  way.bring_home(node, {}, {"a"});
+  CHECK(way.failures == std::vector<std::string>{"--sync-back: " + folder.path + "/home/node1: Not a directory"});
+  CHECK(way.keeper->summary() == "");
+}
+
+TEST_CASE("a host's name cannot lead out of the folder, and what nobody has named is refused") {
+  const test::Folder folder;
+  test::write_file(folder.path + "/node/a", "x");
+  Way way(folder.path + "/home");
+  way.bring_home(folder.path + "/node", {}, {"a"}, "../../elsewhere");
+  CHECK(test::read_file(folder.path + "/home/node/a") == "x");
+  CHECK_FALSE(way.keeper->on_message(7, "node7", AgentMessage::kResultBytes, FileBytes{{FilePiece{}}}.encode()).ok());
+  CHECK_FALSE(way.keeper->on_message(0, "node", AgentMessage::kResultBytes, FileBytes{{FilePiece{}}}.encode()).ok());
+  TreeEntry entry;
+  entry.path = "../a";
+  CHECK_FALSE(way.keeper->on_message(8, "node8", AgentMessage::kResultList, TreeList{true, {entry}}.encode()).ok());
+}
+
+TEST_CASE("a result that cannot be read is told, and the others come; what was there before stays until all has come") {
+  const test::Folder folder;
+  const std::string home = folder.path + "/home";
+  test::write_file(home + "/node1/a.pt", "of the last job");
+  test::write_file(home + "/node1/b.pt", "of the last job");
+  Way way(home);
+  const auto tell = [&way](AgentMessage type, const std::string& body) {
+    return way.keeper->on_message(0, "node1", type, body);
+  };
+  const auto file = [](const std::string& path, std::uint64_t size, std::uint32_t mode = 0644) {
+    TreeEntry entry;
+    entry.path = path;
+    entry.size = size;
+    entry.mode = mode;
+    return entry;
+  };
+  const TreeList list{true, {file("a.pt", 4), file("b.pt", 4), file("c.pt", 4)}};
+  REQUIRE(tell(AgentMessage::kResultList, list.encode()).ok());
+  FilePiece missing;
+  missing.is_end = missing.is_unreadable = true;
+  missing.bytes = "cannot read /x/a.pt: Permission denied";
+  FilePiece whole;
+  whole.is_end = true;
+  whole.bytes = "new!";
+  FilePiece part;
+  part.bytes = "ne";
+  REQUIRE(tell(AgentMessage::kResultBytes, FileBytes{{missing, whole, part}}.encode()).ok());
+  CHECK(way.missed == std::vector<std::string>{"--sync-back: cannot read /x/a.pt: Permission denied"});
+  CHECK(way.keeper->summary() == "1 file (6 bytes) of 1 node is in " + home);
+  CHECK(test::read_file(home + "/node1/a.pt") == "of the last job");
+  CHECK(test::read_file(home + "/node1/b.pt") == "new!");
+  CHECK_FALSE(fs::exists(home + "/node1/c.pt"));
+  way.keeper.reset();  // the node is lost
+  CHECK_FALSE(fs::exists(home + "/node1/c.pt"));
+  CHECK(std::distance(fs::directory_iterator(home + "/node1"), fs::directory_iterator()) == 2);
+
+  Way other(home);
+  REQUIRE(
+      other.keeper->on_message(0, "node1", AgentMessage::kResultList, TreeList{true, {file("a.pt", 3)}}.encode()).ok());
+  CHECK_FALSE(other.keeper->on_message(0, "node1", AgentMessage::kResultBytes, FileBytes{{whole}}.encode()).ok());
+  CHECK_FALSE(TreeList::decode(TreeList{true, {file("s", 1, 04755)}}.encode()).ok());
+}
