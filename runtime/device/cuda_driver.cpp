@@ -208,9 +208,10 @@ class CudaDevice final : public Device {
     return check(cuda_->context_pop(&popped), "cuCtxPopCurrent");
   }
 
-  Result<void> ignore_captures() override {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    return check(cuda_->capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
+  Result<CaptureMode> set_capture_mode(CaptureMode mode) override {
+    auto exchanged = static_cast<CUstreamCaptureMode>(mode);
+    HVD_TRY(check(cuda_->capture_mode(&exchanged), "cuThreadExchangeStreamCaptureMode"));
+    return static_cast<CaptureMode>(exchanged);
   }
 
   Result<StreamHandle> make_stream() override {

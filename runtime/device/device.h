@@ -34,6 +34,9 @@ using KernelHandle = CUfunc_st*;
 // GPU (MIG) have the same one, since NCCL distinguishes whole GPUs.
 using DeviceUuid = std::array<std::uint8_t, 16>;
 
+// The values of CUstreamCaptureMode: what makes a call invalid for a CUDA graph that is being captured.
+enum class CaptureMode : std::uint8_t { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
+
 // The number of blocks and threads of a launch, in one dimension.
 struct LaunchSize {
   unsigned blocks = 1;
@@ -63,10 +66,9 @@ class Device {
   virtual Result<void> push_context() = 0;
   virtual Result<void> pop_context() = 0;
 
-  // After this, calls of this thread neither fail because another thread is capturing a CUDA graph, nor invalidate that
-  // graph. The thread's capture mode becomes relaxed (CUDA driver API, cuThreadExchangeStreamCaptureMode). For threads
-  // of ours only.
-  virtual Result<void> ignore_captures() = 0;
+  // Sets how calls of this thread go together with a CUDA graph that another thread captures; returns what was set
+  // (CUDA driver API, cuThreadExchangeStreamCaptureMode). See RelaxedCapture.
+  virtual Result<CaptureMode> set_capture_mode(CaptureMode mode) = 0;
 
   // ---- streams ----
   // Makes a stream that does not wait for the default stream (CU_STREAM_NON_BLOCKING), of the highest priority.
@@ -145,6 +147,26 @@ class Current {
  private:
   explicit Current(Device* device) : device_(device) {}
   Device* device_;
+};
+
+// While it lives, calls of this thread neither fail because another thread is capturing a CUDA graph, nor invalidate
+// that graph. The thread may be the program's: it finds its own mode again.
+class RelaxedCapture {
+ public:
+  // If the driver refuses, the first call that needs memory reports it.
+  explicit RelaxedCapture(std::shared_ptr<Device> device)
+      : device_(std::move(device)), before_(device_->set_capture_mode(CaptureMode::kRelaxed)) {}
+  ~RelaxedCapture() {
+    if (before_.ok()) {
+      static_cast<void>(device_->set_capture_mode(before_.value()).ok());
+    }
+  }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  const std::shared_ptr<Device> device_;
+  const Result<CaptureMode> before_;
 };
 
 }  // namespace hvd

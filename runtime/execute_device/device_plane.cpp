@@ -40,7 +40,13 @@ DevicePlane::DevicePlane(Settings settings, Log& log,
     : settings_(std::move(settings)),
       log_(log),
       wake_(std::move(wake)),
-      finisher_({[this] { ignore_captures(); }, std::move(on_batch_end),
+      finisher_({[this] {
+                   const std::lock_guard lock(mu_);
+                   if (pool_ != nullptr) {  // for good: the thread is our own
+                     static_cast<void>(pool_->device()->set_capture_mode(CaptureMode::kRelaxed).ok());
+                   }
+                 },
+                 std::move(on_batch_end),
                  [this](const Error& error) {
                    {
                      const std::lock_guard lock(mu_);
@@ -55,6 +61,7 @@ DevicePlane::~DevicePlane() {
   if (pool_ == nullptr || !has_let_go_) {
     return;
   }
+  const auto relaxed = ignore_captures();
   const std::shared_ptr<Device> device = pool_->device();
   pool_.reset();
   if (const auto released = device->release_result(); !released.ok()) {
@@ -76,13 +83,12 @@ Result<std::shared_ptr<DevicePool>> DevicePlane::pool_of(int ordinal) {
   return pool_;
 }
 
-// If a thread of ours calls the driver while the program captures a CUDA graph, the capture becomes invalid and the
-// call fails. If the driver refuses even this call, the first such error will report it.
-void DevicePlane::ignore_captures() {
+std::optional<RelaxedCapture> DevicePlane::ignore_captures() {
   const std::lock_guard lock(mu_);
-  if (pool_ != nullptr) {
-    static_cast<void>(pool_->device()->ignore_captures());
+  if (pool_ == nullptr) {
+    return std::nullopt;
   }
+  return std::optional<RelaxedCapture>(std::in_place, pool_->device());
 }
 
 Result<std::shared_ptr<DevicePool>> DevicePlane::any_pool() {
@@ -137,7 +143,7 @@ Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceE
     nccl_ = NcclLibrary::load(settings_.options.nccl_library);
   }
   const auto pool = any_pool();
-  ignore_captures();
+  const auto relaxed = ignore_captures();
   const auto device = pool.ok() ? Result<std::shared_ptr<Device>>(pool.value()->device())
                                 : Result<std::shared_ptr<Device>>(pool.error());
   const DeviceParty party{host.ranks, host.map.rank, host.backend};
@@ -185,6 +191,7 @@ Result<void> DevicePlane::run(int process_set, const DeviceExecutor::Host& host,
                               std::span<PendingOp* const> ops, DeviceBatch& batch, Interrupt& interrupt) {
   batch.process_set = process_set;
   HVD_TRY_ASSIGN(DeviceExecutor * executor, executor_of(process_set, host, interrupt));
+  const auto relaxed = ignore_captures();
   Result<void> launched = executor->run(response, ops, batch, interrupt);
   if (const std::string notice = executor->take_notice(); !notice.empty() && launched.ok() && !has_told_of_memory_) {
     has_told_of_memory_ = true;
@@ -227,6 +234,7 @@ Result<void> DevicePlane::add_set(int process_set, const std::optional<DeviceExe
   if (all == executors_.end() || all->second == nullptr || all->second->comm() == nullptr) {
     return {};  // the set makes its own when it has something to do
   }
+  const auto relaxed = ignore_captures();
   HVD_TRY_ASSIGN(auto comm, split(host, interrupt));
   if (comm == nullptr) {
     return {};
@@ -243,6 +251,7 @@ Result<void> DevicePlane::remove_set(int process_set, Interrupt& interrupt) {
     return {};
   }
   HVD_TRY(finisher_.drain(process_set, interrupt));
+  const auto relaxed = ignore_captures();
   if (const auto& comm = found->second->comm(); comm != nullptr) {
     finisher_.unwatch(comm);
     const auto finished = comm->finish(interrupt, Deadline::after(kEndTime));
@@ -268,6 +277,7 @@ void DevicePlane::close(Duration limit, const Error& cause) {
     leave_all_behind();
     return;
   }
+  const auto relaxed = ignore_captures();
   NoInterrupt nobody;  // the engine is gone
   for (const auto& [number, executor] : executors_) {
     if (executor != nullptr && executor->comm() != nullptr) {

@@ -67,7 +67,9 @@ class DevicePlane {
   Result<std::unique_ptr<DeviceExecutor>> make_executor(const DeviceExecutor::Host& host, Interrupt& interrupt);
   Result<std::shared_ptr<NcclComm>> split(const std::optional<DeviceExecutor::Host>& host, Interrupt& interrupt);
   void tell(const std::string& notice, const DeviceExecutor::Host& host);
-  void ignore_captures();
+  // For as long as the result lives, this thread's calls do not disturb a CUDA graph that the program captures. Any
+  // thread of the program may run the engine.
+  std::optional<RelaxedCapture> ignore_captures();
   void leave_all_behind();
 
   // constant after construction

@@ -1,6 +1,8 @@
 // What a training step costs the device, and how it goes together with the program's own work there.
 #include "tests/multi/device/device_steps.h"
 
+#include <thread>
+
 #include <doctest/doctest.h>
 
 #include "tests/multi/device/device_job.h"
@@ -182,13 +184,21 @@ TEST_CASE("devices: a graph that the program captures meanwhile is not spoiled, 
   const DeviceStream captured = DeviceStream::make(job.gpu(0).device).value();
   fake::cuda().set_capturing(captured.handle(), true);
   on_all(kRanks, [&](int rank) {
-    for (int i = 0; i < 3; ++i) {
-      hvd_op op = task.op_on(tensors[static_cast<std::size_t>(rank)]->data(), nullptr);
-      op.device = rank;
-      op.stream = job.gpu(rank).stream.handle();
-      std::int64_t handle = 0;
-      CHECK(outcome(hvd_enqueue(job.at(rank), &op, &handle)).error == "");
-      CHECK(outcome(hvd_wait(job.at(rank), handle)).error == "");
+    // Each result needs new memory, since those before are kept. A thread that waits may run the engine; here it is a
+    // new one each time, whose mode is the usual one before and after.
+    std::vector<std::int64_t> handles(20);
+    for (std::int64_t& handle : handles) {
+      std::thread waiting([&] {
+        hvd_op op = task.op_on(tensors[static_cast<std::size_t>(rank)]->data(), nullptr);
+        op.device = rank;
+        op.stream = job.gpu(rank).stream.handle();
+        CHECK(outcome(hvd_enqueue(job.at(rank), &op, &handle)).error == "");
+        CHECK(outcome(hvd_wait(job.at(rank), handle)).error == "");
+        CHECK(job.gpu(rank).device->set_capture_mode(CaptureMode::kGlobal).value() == CaptureMode::kGlobal);
+      });
+      waiting.join();
+    }
+    for (const std::int64_t handle : handles) {
       CHECK(hvd_release(job.at(rank), handle) == HVD_OK);
     }
   });
