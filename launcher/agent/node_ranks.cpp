@@ -16,6 +16,7 @@
 #include "launcher/process/spawn.h"
 #include "launcher/survey/own_system.h"
 #include "launcher/survey/script_check.h"
+#include "launcher/wire/host_run.h"
 #include "runtime/base/open_files.h"
 
 namespace hvd::launch {
@@ -78,7 +79,7 @@ void NodeRanks::start(const StartMessage& start) {
   if (const auto found = check_script(start); !found.ok()) {
     return refuse(first, found.error());
   }
-  if (const auto written = write_hostfile(hostfile_beside(node_.scratch_dir + "/agent"), start.hostfile);
+  if (const auto written = write_hostfile(hostfile_beside(node_.scratch_dir + "/agent"), hostfile_text(start.hosts));
       !written.ok()) {
     sink_.send(AgentMessage::kProblem, written.error().message());  // few look at it
   }

@@ -7,6 +7,7 @@
 
 #include "launcher/placement/cpu_binding.h"
 #include "launcher/placement/gpu_pinning.h"
+#include "launcher/wire/host_run.h"
 #include "runtime/base/contract.h"
 
 namespace hvd::launch {
@@ -69,18 +70,18 @@ bool has_several_interfaces(const ReadyMessage& ready) {
   });
 }
 
-// Returns a host file for scripts that call mpirun themselves: "node1 slots=2" a line, as Open MPI reads it.
-std::string hostfile_text(const Placement& placement) {
-  std::string text;
+// Returns the machines, for the host file of scripts that call mpirun themselves.
+std::vector<HostRun> hosts_of(const Placement& placement) {
+  std::vector<std::pair<std::string, int>> machines;
   std::map<int, int> slots;  // by the machine
   for (const NodePlan& node : placement.nodes) {
     slots[node.machine] = node.local_size();
   }
   for (const auto& [machine, count] : slots) {
     const NodePlan& node = placement.nodes[static_cast<std::size_t>(machine)];
-    text += node.host.name + " slots=" + std::to_string(count) + "\n";
+    machines.emplace_back(node.host.name, count);
   }
-  return text;
+  return runs_of(machines);
 }
 
 // NodeShares is what the ranks of a node divide among them, by local rank.
@@ -277,7 +278,7 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
   facts.restart_limit = spec.restart_limit;
   facts.fresh = spec.fresh;
   facts.elastic_timeout_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(spec.elastic_timeout).count());
-  const std::string hostfile = hostfile_text(job.placement);
+  const std::vector<HostRun> hosts = hosts_of(job.placement);
   const std::uint32_t window = input_window(spec, job.agents.nodes.size());
   std::vector<StartMessage> messages;
   for (const NodePlan& agent : job.agents.nodes) {
@@ -294,7 +295,7 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
     const std::string& address = addresses[static_cast<std::size_t>(first_agent)];
     const NodeFacts node_facts{address, view.ready.socket_path, interface_of(view, address),
                                has_several_interfaces(view.ready), hostfile_beside(view.ready.socket_path)};
-    start.hostfile = hostfile;
+    start.hosts = hosts;
     start.input_window = is_given_input(spec, agent) ? window : 0;
     const NodeShares shares = shares_of(spec, node, told_by_node(spec, job, node, view.ready));
     for (const RankPlan& rank : agent.ranks) {

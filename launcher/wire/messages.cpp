@@ -23,8 +23,8 @@ bool is_start(const StartMessage& m) {
   }
   const bool has_names =
       std::all_of(m.files.begin(), m.files.end(), [](const auto& file) { return is_own_file(file.first); });
-  return has_cpus && has_names && !m.argv.empty() && !m.ranks.empty() && (m.input_window > 0) == has_readers &&
-         m.input_window <= kInputWindow;
+  return has_cpus && has_names && are_valid(m.hosts) && !m.argv.empty() && !m.ranks.empty() &&
+         (m.input_window > 0) == has_readers && m.input_window <= kInputWindow;
 }
 
 bool is_generation(const GenerationMessage& m) {

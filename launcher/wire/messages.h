@@ -38,6 +38,7 @@
 
 #include "launcher/process/exit_status.h"
 #include "launcher/wire/fields.h"
+#include "launcher/wire/host_run.h"
 #include "runtime/base/cpu_list.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/result.h"
@@ -48,7 +49,7 @@
 namespace hvd::launch {
 
 // Of the version, since both ends are of one hvdrun: it grows with each change of a message or its meaning.
-inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 10, 64U << 20U, "launcher-agent"};
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 11, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
   kWelcome = 1,
@@ -260,7 +261,7 @@ struct StartMessage {
   std::vector<std::pair<std::string, std::string>> last;  // set last: the user's -x
   std::vector<Rank> ranks;
   bool may_restart = false;  // a rank that fails may be started anew: the node is not over before the launcher says so
-  std::string hostfile;      // written beside the agent's socket before ranks start (hostfile_beside)
+  std::vector<HostRun> hosts;  // as a host file written beside the agent's socket before ranks start (hostfile_beside)
   std::vector<std::pair<std::string, std::string>> files;  // name and text, of mode 0600 beside the socket likewise
   std::uint32_t input_window = 0;    // bytes of Input that may be under way, at most kInputWindow; 0: no rank reads it
   bool is_joining = false;           // the job runs, and these ranks wait to be taken in
@@ -268,7 +269,7 @@ struct StartMessage {
   std::vector<std::string> results;  // patterns of files in the brought folder that come home at the end
 
   static void fields(auto& m, auto& walk) {
-    walk(m.cwd, m.argv, m.unset, m.env, m.last, m.ranks, m.may_restart, m.hostfile, m.input_window, m.files);
+    walk(m.cwd, m.argv, m.unset, m.env, m.last, m.ranks, m.may_restart, m.hosts, m.input_window, m.files);
     walk(m.is_joining, m.generation, m.results);
   }
   [[nodiscard]] std::string encode() const;
