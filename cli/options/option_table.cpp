@@ -1,6 +1,10 @@
 #include "cli/options/option_table.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 
@@ -56,15 +60,36 @@ void add_tunable(CLI::App& app, Flags& flags, const launch::Tunable& tunable) {
   app.add_flag_callback(tunable.off_flag, set("0"), "The opposite")->group(kGroup);
 }
 
-// CLI11's own range check accepts "nan", which is neither below its least nor above its most.
+// Reads "90", "90s", "1.5m", "2h" and "1d" as seconds.
+std::optional<double> seconds_in(std::string_view word) {
+  struct Unit {
+    std::string_view name;
+    double seconds;
+  };
+  static constexpr std::array<Unit, 5> kUnits = {{{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}}};
+  const std::size_t end = word.find_last_not_of("abcdefghijklmnopqrstuvwxyz") + 1;
+  const auto* const unit =
+      std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& known) { return known.name == word.substr(end); });
+  double number = 0;
+  if (unit == kUnits.end() || !CLI::detail::lexical_cast(std::string(word.substr(0, end)), number)) {
+    return std::nullopt;
+  }
+  return number * unit->seconds;
+}
+
+// For transform(): makes a time with a unit a number of seconds. CLI11's own range check accepts "nan", which is
+// neither below its least nor above its most.
 CLI::Validator seconds_from(double least, double most) {
   const auto check = [least, most](std::string& word) -> std::string {
-    double seconds = 0;
-    const bool is_number = CLI::detail::lexical_cast(word, seconds);
-    return is_number && seconds >= least && seconds <= most
-               ? ""
-               : "'" + launch::shown_text(word) + "' is no number of seconds from " + CLI::detail::to_string(least) +
-                     " to " + CLI::detail::to_string(most);
+    const auto seconds = seconds_in(word);
+    if (!seconds || !(*seconds >= least && *seconds <= most)) {
+      return "'" + launch::shown_text(word) + "' is no number of seconds from " + CLI::detail::to_string(least) +
+             " to " + CLI::detail::to_string(most) + "; 90s, 5m, 2h and 1d are times too";
+    }
+    if (!std::isdigit(static_cast<unsigned char>(word.back())) && word.back() != '.') {
+      word = std::to_string(*seconds);
+    }
+    return "";
   };
   return CLI::Validator(check, "FLOAT");
 }
@@ -114,14 +139,14 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
   app.add_option("--discovery-interval", flags.discovery_interval_s,
                  "Seconds between two looks at which hosts there are; default: 1")
       ->type_name("S")
-      ->check(seconds_from(0.1, 3600))
+      ->transform(seconds_from(0.1, 3600))
       ->group(kGroup);
   app.add_option("--blacklist-cooldown-range", flags.cooldown_range_s,
                  "For how many seconds a host that failed gets no new ranks: after its first failure, and at most; "
                  "default: 10 600")
       ->type_name("LEAST MOST")
       ->expected(2)
-      ->check(seconds_from(0.1, 1e6))
+      ->transform(seconds_from(0.1, 1e6))
       ->group(kGroup);
   app.add_flag(
          "--exclude-failed-hosts", flags.exclude_failed_hosts,
@@ -138,13 +163,13 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
                  "Seconds for the ranks to meet again after a restart, and for hosts to come where there are too few; "
                  "default: HOROVOD_ELASTIC_TIMEOUT, else 600")
       ->type_name("S")
-      ->check(seconds_from(1.0, 1e6))
+      ->transform(seconds_from(1.0, 1e6))
       ->group(kGroup);
   app.add_option("--elastic-wait", flags.elastic_wait_s,
                  "Seconds to wait for other ranks in place of those that were lost, before the job goes on with fewer; "
                  "default: 0")
       ->type_name("S")
-      ->check(seconds_from(0.0, 1e6))
+      ->transform(seconds_from(0.0, 1e6))
       ->group(kGroup);
 }
 
@@ -284,29 +309,30 @@ void add_options(CLI::App& app, Flags& flags) {
       ->allow_extra_args(false);
   app.add_option("--start-timeout", flags.start_timeout_s, "Seconds until all hosts must have answered")
       ->type_name("S")
-      ->check(seconds_from(0.1, 1e6));
-  app.add_option("--timeout", flags.timeout_s, "Seconds after which the job is stopped; 0: never")
+      ->transform(seconds_from(0.1, 1e6));
+  app.add_option("--timeout", flags.timeout_s,
+                 "Seconds after which the job is stopped; 0: never. As all times, also as 30m, 2h or 1d")
       ->type_name("S")
-      ->check(seconds_from(0.0, 1e9));
+      ->transform(seconds_from(0.0, 1e9));
   app.add_option(
          "--stacks-on-stall", flags.stacks_on_stall_s,
          "Show the stacks of all ranks when one has waited so long in an operation of libhvd, or, in other jobs, "
          "when none has printed for so long; 0: never. Default: the stall check's time, else 60, without the "
          "latter")
       ->type_name("S")
-      ->check(seconds_from(0.0, 1e6));
+      ->transform(seconds_from(0.0, 1e6));
   app.add_option("--grace", flags.grace_s, "Seconds between the first signal and SIGKILL when the job is stopped")
       ->type_name("S")
-      ->check(seconds_from(0.0, 1e6));
+      ->transform(seconds_from(0.0, 1e6));
   app.add_option("--heartbeat", flags.heartbeat_s,
                  "Seconds between two signs of life on each connection to another host; after three without an answer "
                  "the connection is lost. Default: HVD_HEARTBEAT, else 10")
       ->type_name("S")
-      ->check(seconds_from(0.1, 3600));
+      ->transform(seconds_from(0.1, 3600));
   app.add_option("--reconnect-timeout", flags.reconnect_timeout_s,
                  "Seconds to reach a node again whose connection broke, while its ranks go on; 0: it is lost at once")
       ->type_name("S")
-      ->check(seconds_from(0.0, 1e6));
+      ->transform(seconds_from(0.0, 1e6));
   app.add_option("-p,--ssh-port", flags.ssh_port, "SSH port of all hosts; default: as ssh has it")
       ->type_name("PORT")
       ->check(CLI::Range(1, 65535));

@@ -53,6 +53,9 @@ def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
     (["--hostfile", "", "true"], "--hostfile '': the host list is empty"),
     (["--start-timeout", "nan", "true"], "'nan' is no number of seconds from 0.1 to"),
     (["--grace", "nan", "true"], "'nan' is no number of seconds"),
+    (["--timeout", "5 m", "true"], "'5 m' is no number of seconds from 0 to"),
+    (["--timeout", "2w", "true"], "90s, 5m, 2h and 1d are times too"),
+    (["--start-timeout", "20d", "true"], "'20d' is no number of seconds from 0.1 to"),
     (["--timeout", "-nan", "true"], "no number of seconds"),
     (["--reconnect-timeout", "inf", "true"], "'inf' is no number of seconds"),
     (["--elastic-timeout", "nan", "true"], "'nan' is no number of seconds"),
@@ -220,3 +223,8 @@ def test_a_text_that_cannot_be_written_is_an_error(words):
         done = hvdrun(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 244
     assert re.fullmatch("hvdrun: cannot write to standard output(: No space left on device)?\n", done.stderr)
+
+
+def test_a_time_may_have_a_unit():
+    done = hvdrun("--timeout", "0.005m", "--grace", "1s", "sleep", "60")
+    assert done.returncode == 124, done.stderr
