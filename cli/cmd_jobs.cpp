@@ -3,10 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 
 #include <nlohmann/json.hpp>
 
@@ -17,7 +14,6 @@
 #include "launcher/report/listing.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
-#include "runtime/base/replace_file.h"
 
 namespace hvd::cli {
 namespace {
@@ -215,37 +211,6 @@ Result<int> remove_job(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
   HVD_TRY(job.engine_job.empty() ? place.store.remove_job(job.id) : place.engine_jobs.remove(job.engine_job));
   HVD_TRY(place.dir.remove_run(job.uuid));
-  return 0;
-}
-
-Result<int> report_job(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
-  if (!job.engine_job.empty()) {
-    return Error(Code::kInvalid, "job " + job.name + " is Slurm's; its page is where --report of its submission says");
-  }
-  std::error_code failed;
-  const std::string path = place.dir.page_of(job.uuid);
-  const std::filesystem::path page = std::filesystem::canonical(path, failed);
-  if (failed) {
-    return Error(Code::kNotFound,
-                 "job " + job.name + " has no page" +
-                     (has_ended(job.state) ? ": " + path + ": " + failed.message()
-                                           : " before its ranks begin; it is " + std::string(state_name(job.state))));
-  }
-  if (options.out.empty()) {
-    std::cout << page.string() << "\n";
-    return 0;
-  }
-  std::ifstream file(page, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) {
-    return Error(Code::kSystem, "cannot read " + page.string());
-  }
-  if (options.out == "-") {
-    std::cout << text;
-    return 0;
-  }
-  HVD_TRY(replace_file(options.out, text));
   return 0;
 }
 

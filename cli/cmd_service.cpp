@@ -41,7 +41,7 @@ Result<int> serve(const ServiceOptions& options) {
     case Verb::kAttach:
       return attach_to_job(place, options);
     case Verb::kReport:
-      return report_job(place, options);
+      return options.serves ? serve_reports(place, options) : report_job(place, options);
     case Verb::kSupervise:
       break;
   }

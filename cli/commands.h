@@ -65,6 +65,8 @@ Result<int> show_top(const TopOptions& options);
 Result<int> join_job(const JoinOptions& options);
 // Prints where the ranks of a running job are.
 Result<int> show_stacks(const StacksOptions& options);
+// Prints what a timeline says.
+Result<int> show_timeline(const TimelineOptions& options);
 // Prints the manual's topics, or the page of one; on a terminal in a pager.
 Result<int> show_help(const CliOptions& options);
 // Prints what this build can do, what is missing, and what would add it.

@@ -69,6 +69,8 @@ int dispatch(int argc, char** argv) {
       return code_of(hvd::cli::join_job(options.join), false);
     case hvd::cli::Command::kStacks:
       return code_of(hvd::cli::show_stacks(options.stacks), false);
+    case hvd::cli::Command::kTimeline:
+      return code_of(hvd::cli::show_timeline(options.timeline), false);
     case hvd::cli::Command::kTop:
       return code_of(hvd::cli::show_top(options.top), false);
     case hvd::cli::Command::kRun:

@@ -21,6 +21,8 @@ Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options);
 Result<int> stop_job(ServicePlace& place, const ServiceOptions& options);
 Result<int> remove_job(ServicePlace& place, const ServiceOptions& options);
 Result<int> report_job(ServicePlace& place, const ServiceOptions& options);
+// Shows jobs and clusters to a browser until a signal ends it.
+Result<int> serve_reports(ServicePlace& place, const ServiceOptions& options);
 Result<int> list_nodes(ServicePlace& place, const ServiceOptions& options);
 Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options);
 

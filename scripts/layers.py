@@ -19,9 +19,11 @@ IO = "runtime/io"
 # EDGES says which folder may include which others (its own and the C++ library are always allowed). The most specific
 # key counts.
 EDGES = {
-    "cli": ["cli/options", "launcher/live", "launcher/samples", "launcher/status", "launcher/stacks", "launcher/wire", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
+    "cli": ["cli/options", "launcher/live", "launcher/samples", "launcher/status", "launcher/stacks", "launcher/timeline", "launcher/http", "launcher/portal", "launcher/wire", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
             "launcher/ssh", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/state", "launcher/run", "launcher/steps", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
+    # The commands that ask a running job.
+    "cli/live": ["cli", "cli/options", "launcher/live", "launcher/samples", "launcher/stacks", "launcher/status", "launcher/state", "launcher/service", "launcher/wire", BASE],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/state", "launcher/process", "runtime/bench", IO, BASE],
     # Words become settings.
     "cli/options": ["launcher/live", "launcher/jobfile", "launcher/job", "launcher/allocations", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
@@ -31,6 +33,8 @@ EDGES = {
     "launcher/jobfile": ["launcher/placement", "launcher/job", BASE],
     # The service holds records and supervisors, but no loop of a running job: commands that only look do not need one.
     "launcher/service": ["launcher/jobfile", "launcher/job", "launcher/process", BASE],
+    # The service for a browser.
+    "launcher/portal": ["launcher/http", "launcher/page", "launcher/service", BASE],
     # What tells a job that runs which nodes it has.
     "launcher/service/granted_nodes.h": ["launcher/offers", IO, BASE],
     "launcher/service/granted_nodes.cpp": ["launcher/offers", IO, BASE],
@@ -67,8 +71,10 @@ EDGES = {
     "launcher/joining": ["launcher/offers", "launcher/engines", "launcher/transport", "launcher/wire", "launcher/job", IO, BASE],
     # The conversations with the nodes, and which node is reached through which.
     "launcher/sessions": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE],
+    # A small server of HTTP.
+    "launcher/http": [IO, BASE],
     # The picture of a running job.
-    "launcher/samples": ["launcher/live", "launcher/wire", "launcher/job", IO, BASE],
+    "launcher/samples": ["launcher/http", "launcher/live", "launcher/wire", "launcher/job", IO, BASE],
     # What a job does next.
     "launcher/state": ["launcher/offers", "launcher/transport", "launcher/placement", "launcher/job", "launcher/process", BASE, "runtime/rendezvous"],
     "launcher/run": ["launcher/live", "launcher/samples", "launcher/stacks", "launcher/tree", "launcher/state", "launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
@@ -77,6 +83,7 @@ EDGES = {
     "launcher/check": ["launcher/sessions", "launcher/state", "launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
                        "runtime/rendezvous"],
     "launcher/chart": [],
+    "launcher/timeline": ["launcher/report", BASE],
     "launcher/status": ["launcher/report", "launcher/samples", BASE],
     "launcher/report": ["launcher/chart", "launcher/check", "launcher/state", "launcher/run", "launcher/transport", "launcher/placement", "launcher/job",
                         "runtime/bench", BASE],
@@ -125,7 +132,7 @@ SOLE_INCLUDERS = {
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
     "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "runtime/rendezvous/sha256.cpp", "launcher/ssh/*", "launcher/transport/agent_images.cpp"]),
     "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/status/*", "launcher/page/*", "launcher/job/*", "launcher/jobfile/*",
-                                     "launcher/service/*", "launcher/stacks/*", "cli/*"]),
+                                     "launcher/service/*", "launcher/stacks/*", "launcher/timeline/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/mpi/*"]),
     "NCCL": (r"nccl", ["runtime/nccl/*"]),
     "CUDA": (r"cuda", ["runtime/device/cuda_*", "runtime/device/move_body.h"]),
@@ -155,7 +162,7 @@ IN_TESTS = {  # files of tests/ may use the calls above, but not these
 SLEEPS = "// sleeps:"  # on the line or the one above
 
 # These parts are the specification: values in, values out; no I/O, no clock, no environment.
-PURE = ["launcher/stacks/*", "launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
+PURE = ["launcher/stacks/*", "launcher/timeline/*", "launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
         "launcher/state/*", "launcher/samples/job_*s.*", "launcher/samples/job_picture.*", "launcher/samples/metrics_text.*", "launcher/tree/ignore_rules.*",
         "launcher/sampling/proc_texts.*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/engine/end_of_job.*", "runtime/algo/schedule.*"]

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/live_jobs.h"
+#include "cli/live/live_jobs.h"
 #include "launcher/stacks/rank_stack.h"
 #include "launcher/stacks/stack_tree.h"
 

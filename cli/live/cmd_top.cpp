@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/live_jobs.h"
+#include "cli/live/live_jobs.h"
 #include "launcher/state/exit_codes.h"
 #include "launcher/status/top_text.h"
 

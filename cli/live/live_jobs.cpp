@@ -1,4 +1,4 @@
-#include "cli/live_jobs.h"
+#include "cli/live/live_jobs.h"
 
 #include <algorithm>
 #include <vector>

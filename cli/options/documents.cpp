@@ -77,6 +77,7 @@ std::string man_page(const Options& options, const std::vector<std::pair<std::st
       ".br\n.B hvdrun bench\n\\fImeasure\\fR [\\fIoptions\\fR]\n"
       ".br\n.B hvdrun submit\n[\\fB\\-c\\fR \\fIcluster\\fR] [\\fIoptions\\fR] \\fB\\-f\\fR \\fIfile\\fR\n"
       ".br\n.B hvdrun stacks\n[\\fIjob\\fR] [\\fB\\-\\-native\\fR] [\\fB\\-\\-json\\fR]\n"
+      ".br\n.B hvdrun timeline\n\\fIfile\\fR [\\fB\\-\\-json\\fR]\n"
       ".br\n.B hvdrun top\n[\\fIjob\\fR] [\\fB\\-\\-once\\fR] [\\fB\\-\\-json\\fR]\n"
       ".SH DESCRIPTION\nhvdrun starts a command on several processes and hosts, streams what every rank prints, says "
       "what failed first and why, and leaves nothing running. Hosts need an SSH server and the command's own software. "
@@ -135,7 +136,9 @@ std::string bash_completion(const Options& options) {
          with_value +
          ") ((i += 2));;\n"
          "      -*) ((i += 1));;\n"
-         "      run|plan|check|bench|submit|top|stacks|cluster|ps|show|wait|files|logs|stop|rm|nodes|exec|attach) ((i "
+         "      "
+         "run|plan|check|bench|submit|top|stacks|timeline|cluster|ps|show|wait|files|logs|stop|rm|nodes|exec|attach) "
+         "((i "
          "== 1)) "
          "&& "
          "((i += 1)) || break;;\n"
@@ -177,7 +180,8 @@ std::string fish_completion(const Options& options) {
   std::string text = "# fish completion for hvdrun and horovodrun\n";
   for (const char* program : {"hvdrun", "horovodrun"}) {
     text += std::string("complete -c ") + program +
-            " -n __fish_use_subcommand -a 'run plan check bench submit manifest top stacks cluster ps show wait files "
+            " -n __fish_use_subcommand -a 'run plan check bench submit manifest top stacks timeline cluster ps show "
+            "wait files "
             "logs stop "
             "rm nodes "
             "exec attach'\n";

@@ -53,6 +53,25 @@ Result<CliOptions> parse_stacks(std::vector<std::string> words) {
   return options;
 }
 
+Result<CliOptions> parse_timeline(std::vector<std::string> words) {
+  constexpr const char* kUsage = "timeline FILE [--json]";
+  CliOptions options;
+  options.command = Command::kTimeline;
+  CLI::App app(
+      "Says what took the time in a timeline that HOROVOD_TIMELINE has written: which operations, on which tensors, "
+      "and "
+      "which rank the others waited for.",
+      "hvdrun");
+  CLI::Option* const file = app.add_option("file", options.timeline.file, "The timeline; -: standard input");
+  file->type_name("FILE");
+  app.add_flag("--json", options.timeline.json, "As JSON, with all tensors");
+  HVD_TRY_ASSIGN(const bool is_help, read_words(app, std::move(words), kUsage, options));
+  if (!is_help && file->count() == 0) {
+    return with_usage(Error(Code::kInvalid, "timeline: which file?"), kUsage);
+  }
+  return options;
+}
+
 Result<CliOptions> parse_top(std::vector<std::string> words) {
   CliOptions options;
   options.command = Command::kTop;

@@ -1,4 +1,5 @@
-// These are the command lines of the commands that ask a running job (launcher/live), as values.
+// These are the command lines of the commands that look at a job, as values: at one that runs (launcher/live), or at
+// the timeline of one.
 #pragma once
 
 #include <string>
@@ -14,9 +15,16 @@ struct StacksOptions {
   bool json = false;
 };
 
+struct TimelineOptions {
+  std::string file;  // "-": standard input
+  bool json = false;
+};
+
 struct CliOptions;
 // Reads hvdrun stacks [JOB] [--native] [--json].
 Result<CliOptions> parse_stacks(std::vector<std::string> words);
+// Reads hvdrun timeline FILE [--json].
+Result<CliOptions> parse_timeline(std::vector<std::string> words);
 // Reads hvdrun top [JOB] [--once] [--json].
 Result<CliOptions> parse_top(std::vector<std::string> words);
 

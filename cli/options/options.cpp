@@ -72,8 +72,8 @@ std::string usage_of(Command command) {
          "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n"
          "       hvdrun submit [-c CLUSTER] [options] -f FILE\n"
          "       hvdrun manifest --image IMAGE --nodes N [options] command [arguments]\n"
-         "       hvdrun top|stacks [JOB] [options]\n"
-         "       hvdrun join FILE [--slots N]\n       hvdrun help [TOPIC]\n"
+         "       hvdrun top|stacks [JOB] [options]\n       hvdrun join|timeline FILE [options]\n       hvdrun help "
+         "[TOPIC]\n"
          "       hvdrun and one of: " +
          service_commands() + " (each with --help)\n";
 }
@@ -133,8 +133,8 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& r
 
 // Refuses "hvdrun chek -H node1", which would look for a program chek on all hosts and report that there is none.
 Result<void> check_no_misspelt_command(const std::string& word) {
-  std::vector<std::string> names = {"run",  "plan", "check",  "bench", "submit", "manifest",
-                                    "help", "join", "stacks", "top",   "cluster"};
+  std::vector<std::string> names = {"run",  "plan", "check",  "bench", "submit",   "manifest",
+                                    "help", "join", "stacks", "top",   "timeline", "cluster"};
   for (std::string left = service_commands(); !left.empty();) {
     const std::size_t end = std::min(left.find(", "), left.size());
     names.push_back(left.substr(0, end));
@@ -347,6 +347,10 @@ Result<Flags> parse_submit_words(std::vector<std::string> words) {
   return flags;
 }
 
+// The commands that have options of their own alone.
+const std::map<std::string, Result<CliOptions> (*)(std::vector<std::string>)> kReaders = {
+    {"join", parse_join}, {"stacks", parse_stacks}, {"timeline", parse_timeline}, {"top", parse_top}};
+
 Result<CliOptions> parse_command_line(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   CliOptions options;
@@ -356,14 +360,8 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   if (!words.empty() && words.front() == "help") {
     return parse_help(words);
   }
-  if (!words.empty() && words.front() == "join") {
-    return parse_join(std::move(words));
-  }
-  if (!words.empty() && words.front() == "stacks") {
-    return parse_stacks(std::move(words));
-  }
-  if (!words.empty() && words.front() == "top") {
-    return parse_top(std::move(words));
+  if (const auto reader = words.empty() ? kReaders.end() : kReaders.find(words.front()); reader != kReaders.end()) {
+    return reader->second(std::move(words));
   }
   if (const auto command = words.empty() ? kCommands.end() : kCommands.find(words.front());
       command != kCommands.end()) {

@@ -30,6 +30,7 @@ enum class Command : std::uint8_t {
   kService,
   kJoin,
   kStacks,
+  kTimeline,
   kTop
 };
 
@@ -63,11 +64,12 @@ struct CliOptions {
   std::vector<std::string> words;
   // kSubmit and kPlan for a job of Slurm's: the words that hvdrun gets there, but for the job file
   std::optional<std::vector<std::string>> batch_words;
-  std::string status_file;  // gets the exit code at the end; empty: none
-  ServiceOptions service;   // kService
-  JoinOptions join;         // kJoin
-  StacksOptions stacks;     // kStacks
-  TopOptions top;           // kTop
+  std::string status_file;   // gets the exit code at the end; empty: none
+  ServiceOptions service;    // kService
+  JoinOptions join;          // kJoin
+  StacksOptions stacks;      // kStacks
+  TimelineOptions timeline;  // kTimeline
+  TopOptions top;            // kTop
 };
 
 // An error is the user's, with what was expected, or says that the installation is broken. Reads what make_job() reads.

@@ -44,8 +44,9 @@ constexpr std::array kVerbs{
     VerbWords{Verb::kExec, "exec", "exec JOB [--node HOST] -- COMMAND...", "Runs a command on a node of a job"},
     VerbWords{Verb::kAttach, "attach", "attach JOB",
               "Shows what a job prints as if it ran here, until it ends or Ctrl-C, which leaves it running"},
-    VerbWords{Verb::kReport, "report", "report JOB [-o FILE]",
-              "Shows where a job's page is, which tells what ran where and what failed first; also while it runs"},
+    VerbWords{Verb::kReport, "report", "report JOB [-o FILE] | --serve [ADDRESS:PORT]",
+              "Shows where a job's page is, which tells what ran where and what failed first; also while it runs. With "
+              "--serve: shows all jobs and clusters to a browser on this machine, until Ctrl-C"},
 };
 constexpr const char* kSupervise = "supervise";
 
@@ -140,7 +141,17 @@ void add_verb_options(CLI::App& app, ServiceOptions& options) {
       app.prefix_command();
       break;
     case Verb::kReport:
-      add_job(app, options);
+      app.add_option("job", options.job, "The job's name or number")->type_name("JOB");
+      app.add_option_function<std::vector<std::string>>(
+             "--serve",
+             [&options](const std::vector<std::string>& words) {
+               options.serves = true;
+               options.serve_at = words.empty() ? "" : words.front();
+             },
+             "Show all jobs and clusters to a browser; its address is printed. Default: a free port of 127.0.0.1")
+          ->type_name("[ADDRESS:PORT]")
+          ->expected(0, 1)
+          ->trigger_on_parse();
       app.add_option("-o,--output", options.out, "Copy the page to this file; -: to standard output")
           ->type_name("FILE");
       break;
@@ -235,6 +246,10 @@ Result<CliOptions> parse_service(std::vector<std::string> words) {
   }
   if (const auto read = parse_words(app, std::move(words)); !read.ok()) {
     return verb == nullptr ? read.error() : with_usage(read.error(), verb->usage);
+  }
+  if (service.verb == Verb::kReport && service.serves == !service.job.empty()) {
+    return with_usage(Error(Code::kInvalid, service.serves ? "report: JOB or --serve" : "report: which job?"),
+                      verb->usage);
   }
   if (service.verb == Verb::kExec) {
     service.command = app.remaining();

@@ -52,7 +52,10 @@ struct ServiceOptions {
   int rank = -1;
   std::string node;
   bool no_wait = false;
-  std::string out;                   // report: a file, or "-"
+  // report
+  std::string out;                   // a file, or "-"
+  bool serves = false;               // to a browser, all jobs
+  std::string serve_at;              // an address of this machine alone; empty: a free port of 127.0.0.1
   std::vector<std::string> command;  // exec
   // supervise
   std::string state_root;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "launcher/samples/metrics_answer.h"
 #include "launcher/samples/metrics_text.h"
 #include "runtime/base/replace_file.h"
 
@@ -20,8 +21,11 @@ void JobWatch::keep_in(const std::string& metrics_file) {
 }
 
 void JobWatch::serve(const MetricsPlace& place) {
-  auto server =
-      MetricsServer::listen(loop_, place, [this] { return metrics_text(picture(), MetricsForm::kOpenMetrics); });
+  const auto answer = [this, token = place.token](const HttpRequest& request) {
+    return metrics_answer(request, token, [this] { return metrics_text(picture(), MetricsForm::kOpenMetrics); });
+  };
+  auto server = place.socket.empty() ? HttpServer::at_address(loop_, place.ip, place.port, answer)
+                                     : HttpServer::at_socket(loop_, place.socket, answer);
   if (!server.ok()) {
     sink_.on_trouble(server.error().with_context("--metrics-listen"));
     return;

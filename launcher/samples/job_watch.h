@@ -10,8 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/http/http_server.h"
+#include "launcher/job/metrics_place.h"
 #include "launcher/samples/job_samples.h"
-#include "launcher/samples/metrics_server.h"
 #include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
@@ -72,7 +73,7 @@ class JobWatch {
   TimerId follow_timer_ = 0;
   std::string file_;  // of the metrics; empty: none
   bool is_troubled_ = false;
-  std::unique_ptr<MetricsServer> server_;  // null: nobody can ask for them
+  std::unique_ptr<HttpServer> server_;  // null: nobody can ask for them
   TimerId timer_ = 0;
 };
 

@@ -1,0 +1,187 @@
+// hvdrun report: the page of a submitted job, as a file, or with those of all jobs in a browser.
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/service_commands.h"
+#include "cli/service_place.h"
+#include "launcher/http/http_server.h"
+#include "launcher/portal/portal.h"
+#include "launcher/service/supervisor.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/replace_file.h"
+#include "runtime/base/text.h"
+#include "runtime/io/event_loop.h"
+#include "runtime/io/socket.h"
+
+namespace hvd::cli {
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+
+constexpr auto kLook = std::chrono::seconds(1);
+constexpr std::int64_t kNewestEnded = 100;
+constexpr std::size_t kTokenBytes = 16;
+
+Result<std::filesystem::path> find_page(const ServicePlace& place, const JobRecord& job) {
+  std::error_code failed;
+  const std::string path = place.dir.page_of(job.uuid);
+  std::filesystem::path page = std::filesystem::canonical(path, failed);
+  if (failed) {
+    return Error(Code::kNotFound,
+                 "job " + job.name + " has no page" +
+                     (has_ended(job.state) ? ": " + path + ": " + failed.message()
+                                           : " before its ranks begin; it is " + std::string(state_name(job.state))));
+  }
+  return page;
+}
+
+Result<std::string> read_page(const std::filesystem::path& page) {
+  std::ifstream file(page, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return file ? Result<std::string>(std::move(text)) : Error(Code::kSystem, "cannot read " + page.string());
+}
+
+Result<std::string> make_token() {
+  std::array<std::uint8_t, kTokenBytes> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return Error::from_errno("getrandom");
+  }
+  return hex(bytes);
+}
+
+// Reads "127.0.0.1:8080", "[::1]:8080" or "8080". Only this machine may be reached: the token is in the address, which
+// would travel in clear.
+Result<SocketAddress> parse_place(const std::string& text) {
+  if (text.empty()) {
+    return SocketAddress::make("127.0.0.1", 0);
+  }
+  const bool is_port = text.find_first_not_of("0123456789") == std::string::npos;
+  auto address = SocketAddress::parse(is_port ? "127.0.0.1:" + text : text);
+  if (!address.ok()) {
+    return Error(Code::kInvalid, "report --serve '" + shown_text(text) + "': expected ADDRESS:PORT, as 127.0.0.1:8080");
+  }
+  const std::string ip = address.value().ip();
+  if (!ip.starts_with("127.") && ip != "::1") {
+    return Error(Code::kInvalid,
+                 "report --serve " + shown_text(text) +
+                     ": only a loopback address, as 127.0.0.1; from elsewhere: ssh -L PORT:127.0.0.1:PORT");
+  }
+  return address;
+}
+
+// Where the portal finds jobs of the service.
+class ServiceJobs {
+ public:
+  explicit ServiceJobs(ServicePlace& place) : place_(place) {}
+
+  // Those that have not ended stand first; the newest first of each.
+  Result<PortalView> view() {
+    PortalView view;
+    HVD_TRY_ASSIGN(view.clusters, place_.store.clusters());
+    HVD_TRY_ASSIGN(view.jobs, place_.store.active_jobs());
+    std::reverse(view.jobs.begin(), view.jobs.end());
+    HVD_TRY_ASSIGN(std::vector<JobRecord> ended, place_.store.ended_jobs(kNewestEnded));
+    HVD_TRY_ASSIGN(const std::vector<JobRecord> of_engines, place_.engine_jobs.all());
+    ended.insert(ended.end(), of_engines.begin(), of_engines.end());
+    std::stable_sort(ended.begin(), ended.end(),
+                     [](const JobRecord& a, const JobRecord& b) { return a.created_ms > b.created_ms; });
+    view.jobs.insert(view.jobs.end(), ended.begin(), ended.end());
+    return view;
+  }
+  Result<std::string> page(std::int64_t number) {
+    HVD_TRY_ASSIGN(const JobRecord job, place_.store.job(number));
+    HVD_TRY_ASSIGN(const std::filesystem::path page, find_page(place_, job));
+    return read_page(page);
+  }
+  std::string version(std::int64_t number) {
+    const auto job = place_.store.job(number);
+    if (!job.ok()) {
+      return "gone";
+    }
+    struct stat status{};
+    const bool is_there = ::stat(place_.dir.page_of(job.value().uuid).c_str(), &status) == 0;
+    return std::string(state_name(job.value().state)) +
+           (is_there ? "-" + std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) : "");
+  }
+  // Nobody else may be there to see that a supervisor has died.
+  void look_after() {
+    const auto active = place_.store.active_jobs();
+    const bool is_orphan =
+        active.ok() && std::any_of(active.value().begin(), active.value().end(),
+                                   [&](const JobRecord& job) { return !is_locked(place_.dir.lock_of(job.uuid)); });
+    if (is_orphan) {
+      static_cast<void>(recover(place_.dir, place_.store).ok());  // ps and wait say what is wrong
+    }
+  }
+
+ private:
+  ServicePlace& place_;
+};
+
+}  // namespace
+
+Result<int> report_job(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
+  if (!job.engine_job.empty()) {
+    return Error(Code::kInvalid, "job " + job.name + " is Slurm's; its page is where --report of its submission says");
+  }
+  HVD_TRY_ASSIGN(const std::filesystem::path page, find_page(place, job));
+  if (options.out.empty()) {
+    std::cout << page.string() << "\n";
+    return 0;
+  }
+  HVD_TRY_ASSIGN(const std::string text, read_page(page));
+  if (options.out == "-") {
+    std::cout << text;
+    return 0;
+  }
+  HVD_TRY(replace_file(options.out, text));
+  return 0;
+}
+
+Result<int> serve_reports(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const SocketAddress at, parse_place(options.serve_at));
+  HVD_TRY_ASSIGN(const std::string token, make_token());
+  ::signal(SIGPIPE, SIG_IGN);
+  const SteadyClock clock;
+  HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
+  HVD_TRY(loop->watch_signals({SIGINT, SIGTERM, SIGHUP}, [&loop](int) { loop->stop(); }));
+  ServiceJobs jobs(place);
+  PortalSource source;
+  source.view = [&jobs] { return jobs.view(); };
+  source.page = [&jobs](std::int64_t job) { return jobs.page(job); };
+  source.version = [&jobs](std::int64_t job) { return jobs.version(job); };
+  Portal portal(std::move(source), token);
+  HVD_TRY_ASSIGN(const std::unique_ptr<HttpServer> server,
+                 HttpServer::at_address(*loop, at.ip(), at.port(),
+                                        [&portal](const HttpRequest& request) { return portal.answer(request); }));
+  HVD_TRY_ASSIGN(const int port, server->port());
+  HVD_TRY_ASSIGN(const SocketAddress own, SocketAddress::make(at.ip(), static_cast<std::uint16_t>(port)));
+  std::cout << "http://" << own.text() << "/" << token << "/" << std::endl;
+  std::cerr << "hvdrun: this address shows your jobs and clusters to browsers on this machine, until Ctrl-C\n";
+  std::function<void()> look = [&] {
+    jobs.look_after();
+    for (const std::string& topic : portal.news(server->topics())) {
+      server->publish(topic, Portal::kNews);
+    }
+    loop->after(kLook, look);
+  };
+  look();
+  HVD_TRY(loop->run());
+  return 0;
+}
+
+}  // namespace hvd::cli

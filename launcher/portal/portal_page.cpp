@@ -1,0 +1,127 @@
+#include "launcher/portal/portal_page.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "launcher/page/page_text.h"
+#include "runtime/base/text.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr std::string_view kHead = R"(<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<title>hvdrun: jobs and clusters</title><style>
+:root{color-scheme:light dark;--bg:#fff;--fg:#1c2126;--dim:#5a6570;--line:#d7dde3;--ok:#2f6f9f;--run:#3f7d3f;--bad:#c02a1d}
+@media(prefers-color-scheme:dark){:root{--bg:#14181c;--fg:#e4e8ec;--dim:#9aa5b1;--line:#333b44;--ok:#5b9bd0;--run:#7cc07c;
+--bad:#f0705f}}
+body{margin:0 auto;max-width:64rem;padding:1rem;background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif}
+h1{font-size:1.25rem}h2{font-size:1.05rem;margin:1.6rem 0 .5rem}
+.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%}
+th,td{text-align:left;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line);overflow-wrap:anywhere}
+.number{text-align:right}.dim{color:var(--dim)}a{color:var(--ok)}
+.failed{color:var(--bad);font-weight:600}.running{color:var(--run);font-weight:600}
+</style></head><body>
+)";
+
+// Loads the page anew when the stream has news. Of an end of the stream the browser makes a new one.
+std::string follow_script(const std::string& stream, const std::string& version) {
+  return "<script>new EventSource(\"" + stream + "?v=" + version +
+         "\").onmessage=function(){location.reload()}</script>\n";
+}
+
+std::string cell(const std::string& text, std::string_view kind = "") {
+  return (kind.empty() ? "<td>" : "<td class=\"" + std::string(kind) + "\">") + escaped(text) + "</td>";
+}
+
+std::string heads(const std::vector<std::string>& names) {
+  std::string row = "<div class=\"scroll\"><table><tr>";
+  for (const std::string& name : names) {
+    row += "<th>" + name + "</th>";
+  }
+  return row + "</tr>\n";
+}
+
+// "2018-07-18 22:41:28"
+std::string moment(std::int64_t ms) {
+  std::string text = utc_text(ms).substr(0, 19);
+  std::replace(text.begin(), text.end(), 'T', ' ');
+  return text;
+}
+
+std::string job_row(const JobRecord& job) {
+  const std::string state = was_stopped(job) ? "stopped" : state_name(job.state);
+  const std::string kind = job.state == ExecutionState::kFailed && !was_stopped(job) ? "failed"
+                           : job.state == ExecutionState::kRunning                   ? "running"
+                                                                                     : "";
+  const std::string number = job.engine_job.empty() ? std::to_string(job.id) : job.engine_job;
+  const std::string name =
+      job.engine_job.empty() ? "<td><a href=\"jobs/" + std::to_string(job.id) + "\">" + escaped(job.name) + "</a></td>"
+                             : cell(job.name);
+  return "<tr>" + cell(number) + name + cell(job.cluster) + cell(job.tool) +
+         cell(std::to_string(job.node_count), "number") + cell(state, kind) +
+         cell(job.exit_code ? std::to_string(*job.exit_code) : "", "number") + cell(moment(job.created_ms)) +
+         cell(moment(job.started_ms)) + cell(moment(job.ended_ms)) + "</tr>\n";
+}
+
+std::string cluster_row(const ClusterRecord& record) {
+  const auto count = [&record](NodeState state) {
+    return std::to_string(std::count_if(record.nodes.begin(), record.nodes.end(), [state](const NodeRecord& node) {
+      return node.state == state && !(state == NodeState::kIdle && node.is_drained);
+    }));
+  };
+  const auto drained =
+      std::count_if(record.nodes.begin(), record.nodes.end(), [](const NodeRecord& node) { return node.is_drained; });
+  return "<tr>" + cell(record.cluster.name) + cell(std::to_string(record.nodes.size()), "number") +
+         cell(count(NodeState::kIdle), "number") + cell(count(NodeState::kPreparing), "number") +
+         cell(count(NodeState::kRunning), "number") + cell(count(NodeState::kLeaving), "number") +
+         cell(count(NodeState::kUnusable), "number") + cell(std::to_string(drained), "number") + "</tr>\n";
+}
+
+}  // namespace
+
+std::string portal_list(const PortalView& view) {
+  std::string text = "<h1>Jobs</h1>\n";
+  if (view.jobs.empty()) {
+    text += "<p class=\"dim\">No job has been submitted; hvdrun submit -f FILE does that.</p>\n";
+  } else {
+    text +=
+        heads({"Id", "Name", "Cluster", "Tool", "Nodes", "State", "Exit code", "Submitted (UTC)", "Began", "Ended"});
+    for (const JobRecord& job : view.jobs) {
+      text += job_row(job);
+    }
+    text += "</table></div>\n";
+  }
+  text += "<h2>Clusters</h2>\n";
+  if (view.clusters.empty()) {
+    return text + "<p class=\"dim\">There is no cluster; hvdrun cluster add NAME makes one.</p>\n";
+  }
+  text += heads({"Name", "Nodes", "Idle", "Preparing", "Running", "Leaving", "Unusable", "Drained"});
+  for (const ClusterRecord& cluster : view.clusters) {
+    text += cluster_row(cluster);
+  }
+  return text + "</table></div>\n";
+}
+
+std::string portal_page(const std::string& list, const std::string& version) {
+  return std::string(kHead) + list + follow_script("events", version) + "</body></html>\n";
+}
+
+std::string followed_page(std::string page, std::int64_t job, const std::string& version) {
+  constexpr std::string_view kBody = "<body>";
+  const std::string link = "<p><a href=\"../\">All jobs</a></p>\n";
+  const std::string script = follow_script(std::to_string(job) + "/events", version);
+  if (const std::size_t end = page.rfind("</body>"); end != std::string::npos) {
+    page.insert(end, script);
+  } else {
+    page += script;
+  }
+  const std::size_t begin = page.find(kBody);
+  return begin == std::string::npos ? link + page : page.insert(begin + kBody.size(), link);
+}
+
+std::string missing_page(const std::string& why) {
+  return std::string(kHead) + "<p>" + escaped(why) + "</p>\n</body></html>\n";
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,26 @@
+// The portal's own pages: the list of jobs and clusters, and what a job's page needs to follow the job. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/service/job_store.h"
+
+namespace hvd::launch {
+
+// PortalView is what the list shows.
+struct PortalView {
+  std::vector<ClusterRecord> clusters;
+  std::vector<JobRecord> jobs;  // in the order of the list
+};
+
+// Returns the part of the list that changes, as HTML.
+std::string portal_list(const PortalView& view);
+// Returns the whole page. It loads itself again when the stream says that this version is not the present one.
+std::string portal_page(const std::string& list, const std::string& version);
+// Does the same for the page of a job, which stands at jobs/ID.
+std::string followed_page(std::string page, std::int64_t job, const std::string& version);
+// Returns the page of a job that has none.
+std::string missing_page(const std::string& why);
+
+}  // namespace hvd::launch

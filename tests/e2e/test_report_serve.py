@@ -1,0 +1,123 @@
+"""hvdrun report --serve: jobs and clusters for a browser, which follows them."""
+
+import http.client
+import re
+import signal
+import subprocess
+import urllib.parse
+
+import pytest
+
+from hvdrun import HVDRUN, hvdrun
+from patience import PATIENCE
+from service import HOSTS, Service
+
+GATE = "until [ -e gate ]; do sleep 0.05; done"
+
+
+@pytest.fixture
+def service(tmp_path, marker):
+    service = Service(tmp_path, marker)
+    yield service
+    assert service.end() == {}
+
+
+class Browser:
+    """A browser's requests to `hvdrun report --serve`."""
+
+    def __init__(self, service, *arguments):
+        self.process = subprocess.Popen([HVDRUN, "report", "--serve", *arguments], env=service.env, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        self.url = urllib.parse.urlparse(self.process.stdout.readline().strip())
+
+    def open(self, path, method="GET", whole=None):
+        connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=PATIENCE)
+        connection.request(method, whole or self.url.path + path)
+        return connection.getresponse()
+
+    def text(self, path):
+        answer = self.open(path)
+        assert answer.status == 200, answer.status
+        return answer.read().decode()
+
+    def follow(self, path):
+        """The stream that the page at this path follows."""
+        stream = re.search(r'EventSource\("([^"]+)"', self.open(path).read().decode())[1]
+        answer = self.open(urllib.parse.urljoin("/" + path, stream)[1:])
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        assert answer.fp.readline() == b"retry: 2000\n" and answer.fp.readline() == b"\n"
+        return answer
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(timeout=PATIENCE) == 0
+
+
+@pytest.fixture
+def browser(service):
+    browser = Browser(service)
+    yield browser
+    if browser.process.poll() is None:
+        browser.end()
+
+
+def test_the_list_and_a_jobs_page_follow_the_job_until_it_has_failed(service, browser):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit(f"command: {GATE}; echo all is lost >&2; exit 9\n", "--name", "paged")
+    service.wait_for(lambda: service("report", "paged").returncode == 0, "it has a page")
+    listed = browser.text("")
+    assert '<a href="jobs/1">paged</a>' in listed and 'class="running">running' in listed and "<td>lab</td>" in listed
+    of_list, of_job = browser.follow(""), browser.follow("jobs/1")
+    assert "All jobs" in browser.text("jobs/1")
+    (service.path / "gate").touch()
+    assert of_list.fp.readline() == b"data: new\n"
+    assert of_job.fp.readline() == b"data: new\n"
+    assert service("wait", "paged").returncode == 9
+    assert 'class="failed">failed' in browser.text("")
+    service.wait_for(lambda: "all is lost" in browser.text("jobs/1"), "the page has the failure")
+
+
+def test_a_job_that_waits_has_a_page_that_comes_when_it_begins(service, browser):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit(f"command: {GATE}\n", "--name", "first")
+    service.submit("command: 'true'\n", "--name", "second")
+    answer = browser.open("jobs/2")
+    assert answer.status == 404 and "has no page before its ranks begin; it is queued" in answer.read().decode()
+    stream = browser.follow("jobs/2")
+    (service.path / "gate").touch()
+    assert stream.fp.readline() == b"data: new\n"
+    service.wait_for(lambda: browser.open("jobs/2").status == 200, "it has a page")
+
+
+def test_nobody_without_the_token_learns_anything_and_nothing_can_be_changed(service, browser):
+    for path in ("/", "/jobs/1", browser.url.path[:-2] + "/", browser.url.path + "../x"):
+        answer = browser.open("", whole=path)
+        assert (answer.status, answer.read()) == (404, b"404 Not Found\n"), path
+    assert browser.open("", method="POST").status == 405
+    assert "default-src 'none'" in browser.open("").headers["Content-Security-Policy"]
+    assert browser.open("").headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_it_listens_where_it_is_told_and_a_signal_ends_it(service, browser):
+    again = subprocess.run([HVDRUN, "report", "--serve", f"127.0.0.1:{browser.url.port}"], env=service.env, text=True,
+                           capture_output=True, timeout=PATIENCE)  # fmt: skip
+    assert again.returncode != 0 and again.stderr.count("\n") == 1 and str(browser.url.port) in again.stderr
+    browser.follow("")  # which does not keep it
+    browser.end()
+    other = Browser(service, f"[::1]:{browser.url.port}")
+    assert other.url.netloc == f"[::1]:{browser.url.port}"
+    assert "No job has been submitted" in other.text("")
+    other.end()
+
+
+@pytest.mark.parametrize("arguments, why", [
+    (["--serve", "0.0.0.0:80"], "only a loopback address"),
+    (["--serve", "10.1.2.3:80"], "ssh -L"),
+    (["--serve", "nonsense"], "expected ADDRESS:PORT"),
+    (["--serve", "99999"], "expected ADDRESS:PORT"),
+    (["job", "--serve"], "JOB or --serve"),
+    ([], "which job?"),
+])  # fmt: skip
+def test_what_cannot_be_served_is_one_line(arguments, why):
+    done = hvdrun("report", *arguments)
+    assert done.returncode == 240 and why in done.stderr and done.stderr.count("\n") == 1, done.stderr

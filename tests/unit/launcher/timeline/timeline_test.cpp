@@ -1,0 +1,176 @@
+#include <doctest/doctest.h>
+
+#include "launcher/timeline/time_spans.h"
+#include "launcher/timeline/timeline_reader.h"
+#include "launcher/timeline/timeline_tables.h"
+
+namespace hvd::launch {
+namespace {
+
+Result<TimelineSummary> summary_of(const std::vector<std::string>& lines) {
+  TimelineReader reader;
+  for (const std::string& line : lines) {
+    HVD_TRY(reader.add_line(line));
+  }
+  return reader.finish();
+}
+
+std::string event(const std::string& kind, const std::string& name, int pid, double at, const std::string& more = "") {
+  return R"({"name":")" + name + R"(","ph":")" + kind + R"(","pid":)" + std::to_string(pid) + R"(,"tid":0,"ts":)" +
+         std::to_string(at) + more + "},";
+}
+
+std::string tensor(int pid, const std::string& name) {
+  return R"({"name":"process_name","ph":"M","pid":)" + std::to_string(pid) + R"(,"args":{"name":")" + name + R"("}},)";
+}
+
+// Rank 0 asks at `at`, rank 1 `late_us` later; 100 us of work follow.
+std::vector<std::string> allreduce(int pid, double at, double late_us, const std::string& shape = "[1000]") {
+  const double begun = at + late_us;
+  return {event("B", "NEGOTIATE_ALLREDUCE", pid, at),
+          event("X", "0", pid, at, R"(,"dur":0)"),
+          event("X", "1", pid, begun, R"(,"dur":0)"),
+          event("E", "NEGOTIATE_ALLREDUCE", pid, begun + 10),
+          event("B", "ALLREDUCE", pid, begun + 10),
+          event("B", "QUEUE", pid, begun + 10),
+          event("E", "QUEUE", pid, begun + 20),
+          event("B", "HVD_ALLREDUCE", pid, begun + 20),
+          event("E", "HVD_ALLREDUCE", pid, begun + 100),
+          event("E", "ALLREDUCE", pid, begun + 100, R"(,"args":{"dtype":"float32","shape":")" + shape + R"("})")};
+}
+
+void append(std::vector<std::string>& all, const std::vector<std::string>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+TEST_CASE("time spans: a moment counts once, in whatever order they come") {
+  TimeSpans spans;
+  CHECK(spans.total() == 0);
+  spans.add(10, 20);
+  spans.add(15, 30);  // over the one before
+  spans.add(50, 60);
+  spans.add(0, 5);
+  spans.add(4, 11);   // joins two
+  spans.add(55, 52);  // none
+  CHECK(spans.total() == doctest::Approx(40));
+}
+
+TEST_CASE("timeline: operations, phases, and the rank that the others waited for") {
+  std::vector<std::string> lines = {"[", tensor(1, "allreduce.a"), tensor(2, "allreduce.b")};
+  append(lines, allreduce(1, 0, 1000));
+  append(lines, allreduce(2, 0, 1000, "[10, 20]"));  // under way together: the time counts once
+  append(lines, allreduce(1, 2000, 0));
+  lines.push_back("]");
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  const TimelineSummary& summary = read.value();
+  CHECK(summary.seconds == doctest::Approx(2100e-6));
+  CHECK_FALSE(summary.is_cut);
+  CHECK(summary.all.count == 3);
+  CHECK(summary.all.bytes == 4000 + 800 + 4000);
+  CHECK(summary.all.waited_s == doctest::Approx(1000e-6));
+  CHECK(summary.all.worked_s == doctest::Approx(200e-6));
+  REQUIRE(summary.operations.size() == 1);
+  CHECK(summary.operations[0].name == "allreduce");
+  CHECK(summary.operations[0].count == 3);
+  REQUIRE(summary.ranks.size() == 2);
+  CHECK(summary.ranks[0].rank == 1);
+  CHECK(summary.ranks[0].last == 3);
+  CHECK(summary.ranks[0].waited_for_s == doctest::Approx(1000e-6));
+  CHECK(summary.ranks[1].waited_for_s == 0);
+  REQUIRE(summary.phases.size() == 2);
+  CHECK(summary.phases[0].name == "HVD_ALLREDUCE");
+  CHECK(summary.phases[0].count == 3);
+  CHECK(summary.phases[0].seconds == doctest::Approx(160e-6));
+  REQUIRE(summary.tensors.size() == 2);
+  CHECK(summary.tensors[0].name == "allreduce.a");
+  CHECK(summary.tensors[0].count == 2);
+  CHECK(summary.tensors[1].bytes == 800);
+
+  const std::string text = timeline_tables("t.json", summary, 1);
+  CAPTURE(text);
+  CHECK(
+      text.starts_with("t.json: 2.1 ms, 2 ranks, 3 operations on 2 tensors\n"
+                       "Operations waited for a rank for 1.0 ms, 48 % of the time; most of all it was rank 1, for 1.0 "
+                       "ms.\nThey were at work for 200 us, 10 %.\n"));
+  CHECK(text.find("allreduce.a") != std::string::npos);
+  CHECK(text.find("allreduce.b") == std::string::npos);
+  CHECK(text.find("and 1 tensor more: --json has all\n") != std::string::npos);
+}
+
+TEST_CASE("timeline: of several ranks only the last one was waited for, since the others had asked") {
+  std::vector<std::string> lines = {"[", tensor(1, "t"), event("B", "NEGOTIATE_BROADCAST", 1, 0)};
+  for (const auto& [rank, at] :
+       std::vector<std::pair<const char*, double>>{{"2", 0}, {"0", 400}, {"3", 900}, {"1", 300}}) {
+    lines.push_back(event("X", rank, 1, at));
+  }
+  append(lines, {event("E", "NEGOTIATE_BROADCAST", 1, 900), event("B", "BROADCAST", 1, 900),
+                 event("E", "BROADCAST", 1, 1000)});
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  CHECK(read.value().all.waited_s == doctest::Approx(900e-6));
+  REQUIRE(read.value().ranks.size() == 4);
+  CHECK(read.value().ranks[0].rank == 3);
+  CHECK(read.value().ranks[0].waited_for_s == doctest::Approx(500e-6));
+  CHECK(read.value().ranks[1].waited_for_s == 0);
+}
+
+TEST_CASE("timeline: files as Horovod and other tools leave them") {
+  std::vector<std::string> lines = {"[", tensor(1, "t")};
+  append(lines, allreduce(1, 0, 10));
+  const std::size_t whole = lines.size();
+  lines.push_back(R"({"name":"NEGOTIATE_ALLRED)");  // the job was killed
+  const auto cut = summary_of(lines);
+  REQUIRE(cut.ok());
+  CHECK(cut.value().is_cut);
+  CHECK(cut.value().all.count == 1);
+  CHECK(timeline_tables("t", cut.value(), 9).find("(the file ends early)") != std::string::npos);
+
+  lines.resize(whole);
+  std::string one_line;
+  for (std::size_t i = 1; i < whole; ++i) {
+    one_line += lines[i];
+  }
+  one_line.pop_back();
+  for (const std::string& text : {"[" + one_line + "]", R"({"traceEvents":[)" + one_line + "]}"}) {
+    const auto read = summary_of({text});
+    REQUIRE(read.ok());
+    CHECK(read.value().all.count == 1);
+  }
+  // The last event and the bracket in one line; ends without names; events of other programs between them.
+  std::vector<std::string> odd = {"[",
+                                  tensor(1, "t"),
+                                  event("B", "ALLGATHER", 1, 5),
+                                  R"({"ph":"C","name":"memory","pid":7,"ts":6,"args":{"used":1}},)",
+                                  "",
+                                  R"({"ph":"E","pid":1,"tid":0,"ts":9}])"};
+  const auto read = summary_of(odd);
+  REQUIRE(read.ok());
+  CHECK(read.value().all.count == 1);
+  CHECK(read.value().all.worked_s == doctest::Approx(4e-6));
+  CHECK(read.value().all.waited_s == 0);
+}
+
+TEST_CASE("timeline: what is none is an error that names the line") {
+  CHECK(summary_of({}).error().message() == "it has no event of a timeline");
+  CHECK(summary_of({"[", "]"}).error().message() == "it has no event of a timeline");
+  CHECK(summary_of({"hello", "world"}).error().message() == "line 1 is not an event of a timeline");
+  CHECK(summary_of({"[", event("B", "ALLREDUCE", 1, 5), "???", event("E", "ALLREDUCE", 1, 6)}).error().message() ==
+        "line 3 is not an event of a timeline");
+  CHECK(summary_of({"[", "17,"}).error().message() == "line 2 is not an event of a timeline");
+  CHECK(summary_of({R"({"ph":17,"ts":"soon","pid":[],"name":{}})"}).error().message() ==
+        "it has no event of a timeline");
+  // Ends of what has not begun, as where a timeline is switched on in mid-operation, and hostile numbers.
+  const auto odd =
+      summary_of({"[", event("E", "ALLREDUCE", 1, 5), tensor(1, "t"), event("X", "-3", 1, 6),
+                  event("X", "99999999999999999999", 1, 7), event("B", "ALLREDUCE", 1, 8),
+                  event("E", "", 1, 9, R"(,"args":{"dtype":"float32","shape":"[99999999999,99999999999]"})")});
+  REQUIRE(odd.ok());
+  CHECK(odd.value().all.count == 1);
+  CHECK(odd.value().all.bytes == 0);
+  CHECK(odd.value().ranks.empty());
+}
+
+}  // namespace hvd::launch
