@@ -58,6 +58,33 @@ def case_grouped_allreduce_in_place_and_async():
     raises(ValueError, hvd.grouped_allreduce_, [mine(), mine().t()])
 
 
+def case_a_group_comes_again_with_other_tensors():
+    shapes = [(3,), (2, 4), ()]
+    for step in range(3):  # new memory in each, and one of them in flight while the next is started
+        first, second = ([mine(shape=shape) for shape in shapes] for _ in range(2))
+        handles = [hvd.grouped_allreduce_async_(group, op=hvd.Sum, name="again") for group in (first,)]
+        handles.append(hvd.grouped_allreduce_async(second, op=hvd.Sum, name="beside"))
+        given = list(first)
+        first.clear()  # the caller's list is the caller's
+        for handle, kept in zip(handles, (given, None)):
+            hvd.poll(handle)
+            results = hvd.synchronize(handle)
+            assert [torch.equal(r, total(shape)) for r, shape in zip(results, shapes)] == [True] * 3, step
+            assert kept is None or all(a is b for a, b in zip(results, kept))
+            assert hvd.synchronize(handle) is None
+    # The same names with other shapes, types and factors, and with memory that must be copied.
+    assert torch.equal(hvd.grouped_allreduce_([mine(shape=(7,)), mine()], op=hvd.Sum, name="again")[0], total((7,)))
+    ints = hvd.grouped_allreduce_([mine(dtype=torch.int64)] * 1, op=hvd.Max, name="again")
+    assert torch.equal(ints[0], mine(SIZE - 1, dtype=torch.int64))
+    turned = hvd.grouped_allreduce([mine().t(), mine()], op=hvd.Sum, name="turned")
+    assert torch.equal(turned[0], total().t()) and torch.equal(turned[1], total())
+    negative = torch._neg_view(mine())
+    assert torch.equal(hvd.grouped_allreduce([negative, mine()], op=hvd.Sum, name="turned")[0], -total())
+    learned = torch.nn.Parameter(mine())
+    with torch.no_grad():
+        assert torch.equal(hvd.grouped_allreduce_([learned], op=hvd.Sum, name="learned")[0], total())
+
+
 def case_groups_that_are_none():
     for wrong in ([], torch.ones(2), [torch.ones(2), 3]):
         raises(ValueError, hvd.grouped_allreduce, wrong)

@@ -1,5 +1,6 @@
 """The binding to libhvd: its calls as Python functions. Only this file and _abi.py know the C interface."""
 
+import array
 import ctypes
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -170,6 +171,40 @@ class Batch:
         """Forgets what was put. What was started must have been finished."""
         self.addresses.clear()
         self.started = 0
+
+
+class HostGroup:
+    """HostGroup is a group of operations in the caller's memory on the host, ready to be started again and again: all but
+    where the memory is. It must not be used by two threads at once.
+
+    The operations stand in one piece of memory, so that all addresses are set in two assignments.
+    """
+
+    __slots__ = ("_plans", "_memory", "_pointers", "_inputs", "_outputs")
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        count = len(plans)
+        self._plans = plans  # which hold what the operations point to: names and shapes
+        self._memory = bytearray(count * _OP_SIZE)
+        ops = (Op * count).from_buffer(self._memory)
+        for index, plan in enumerate(plans):
+            ops[index] = plan.op
+        begin = ctypes.addressof(ops)
+        self._pointers = (ctypes.c_size_t * count)(*range(begin, begin + count * _OP_SIZE, _OP_SIZE))
+        words = memoryview(self._memory).cast("Q")
+        self._inputs = words[Op.input.offset // _POINTER_BYTES :: _OP_SIZE // _POINTER_BYTES]
+        self._outputs = words[Op.output.offset // _POINTER_BYTES :: _OP_SIZE // _POINTER_BYTES]
+
+    def enqueue(self, inputs: "array.array[int]", outputs: "array.array[int]") -> HandleArray:
+        """Starts it; the arrays, of type "Q", hold an address for each operation. The memory must stay alive until a wait
+        for the handles has returned."""
+        self._inputs[:] = inputs
+        self._outputs[:] = outputs
+        handles = HandleArray(len(inputs))
+        status = _enqueue_group(None, ctypes.byref(self._pointers), len(inputs), handles.place(0))
+        if status:
+            raise error_of(status)
+        return handles
 
 
 class Group:

@@ -19,6 +19,7 @@ from horovod.torch._handles import (
     plan_on,
     run_into,
     start_group,
+    start_host_group,
     synchronize,
 )
 from horovod.torch.compression import Compression
@@ -139,6 +140,13 @@ def allreduce_(
 # ---- groups ----
 
 
+def _start_host_group(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set) -> Optional[int]:
+    return start_host_group(
+        tensors, outputs,
+        _lib.ALLREDUCE, "grouped_allreduce.", name, op, prescale_factor, postscale_factor, number_of(process_set),
+    )  # fmt: skip
+
+
 def _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set) -> int:
     number = number_of(process_set)
     targets = [Target(tensor, output) for tensor, output in zip(tensors, outputs)]
@@ -166,6 +174,9 @@ def grouped_allreduce_async(
     op = choose_op(op, average)
     tensors = check_group(tensors)
     outputs = [empty_like(tensor) for tensor in tensors]
+    handle = _start_host_group(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set)
+    if handle is not None:
+        return handle
     return _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set)
 
 
@@ -180,6 +191,9 @@ def grouped_allreduce_async_(
 ) -> int:
     """Starts `grouped_allreduce_`; returns one handle."""
     op = choose_op(op, average)
+    handle = _start_host_group(tensors, None, name, op, prescale_factor, postscale_factor, process_set)
+    if handle is not None:
+        return handle
     tensors = check_group(tensors)
     for tensor in tensors:
         check_in_place(tensor)

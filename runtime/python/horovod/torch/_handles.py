@@ -4,6 +4,7 @@ What all operations share: which types travel, memory that the library can read 
 again, and the table of handles.
 """
 
+import array
 import ctypes
 import itertools
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -34,10 +35,11 @@ class _Pending:
     """_Pending is an operation in flight, or a group of them. It keeps its memory alive, and knows what to do at its
     end."""
 
-    __slots__ = ("library_handles", "generation", "keep", "finish")
+    __slots__ = ("library_handles", "together", "generation", "keep", "finish")
 
     def __init__(self, keep: Any, finish: Callable[..., Any]) -> None:
-        self.library_handles: Tuple[int, ...] = ()
+        self.library_handles: Sequence[int] = ()
+        self.together: Optional[_lib.HandleArray] = None  # those handles, if their results are in the memory of `keep`
         self.generation = basics.generation
         self.keep = keep
         self.finish = finish
@@ -276,6 +278,73 @@ def start_group(keep: Any, finishes: Sequence[Callable[[int], Any]], plans: Sequ
     return _put_in_flight(keep, finish, _lib.enqueue_group, plans)
 
 
+# Groups of earlier calls that may come again, by what is the same then. One is taken out while it is used.
+_host_groups: Dict[Tuple, _lib.HostGroup] = {}
+_MAX_HOST_GROUPS = 64
+
+_is_contiguous = torch.Tensor.is_contiguous
+_is_neg = torch.Tensor.is_neg
+_address = torch.Tensor.data_ptr
+
+
+def _addresses_of(tensors: Sequence[torch.Tensor]) -> "Optional[array.array[int]]":
+    """Returns where the tensors' values are, or None if the library cannot use all of them where they are, on the host.
+    The calls are torch's own, without a line of Python for each tensor."""
+    try:
+        if (
+            all([tensor.is_cpu and tensor.layout is torch.strided for tensor in tensors])
+            and all(map(_is_contiguous, tensors))
+            and not any(map(_is_neg, tensors))
+        ):
+            return array.array("Q", map(_address, tensors))
+    except (AttributeError, RuntimeError, TypeError):
+        pass  # something else than tensors, or tensors without memory
+    return None
+
+
+def _make_host_group(key: Tuple) -> Optional[_lib.HostGroup]:
+    kind, prefix, name, reduce_op, prescale, postscale, process_set, dtypes, shapes = key
+    if not all(dtype in _DTYPES for dtype in dtypes):
+        return None
+    names = group_names(prefix, name, len(dtypes))
+    return _lib.HostGroup([
+        _lib.Plan(kind, _DTYPES[dtype], shape, full_name, reduce_op, 0, prescale, postscale, process_set)
+        for dtype, shape, full_name in zip(dtypes, shapes, names)
+    ])  # fmt: skip
+
+
+def start_host_group(
+    tensors: Sequence[torch.Tensor], outputs: Optional[Sequence[torch.Tensor]], *arguments: Any
+) -> Optional[int]:
+    """Starts a group whose inputs and outputs are on the host (outputs: None for the tensors themselves), and returns our
+    handle; or None where they are not, or something is wrong with them: then nothing has been started. `arguments` are
+    the kind, the names' prefix, the name, the operator, the two factors and the process set."""
+    if not isinstance(tensors, (list, tuple)) or not 0 < len(tensors) <= _lib.MAX_GROUP:
+        return None
+    inputs = _addresses_of(tensors)
+    results = inputs if inputs is None or outputs is None else _addresses_of(outputs)
+    if inputs is None or results is None:
+        return None
+    key = (*arguments, tuple([tensor.dtype for tensor in tensors]), tuple([tensor.shape for tensor in tensors]))
+    group = _host_groups.pop(key, None) or _make_host_group(key)
+    if group is None:
+        return None
+    given = list(tensors if outputs is None else outputs)
+    pending = _Pending((list(tensors), given), lambda: given)
+    handle = next(_handles)
+    _pending[handle] = pending  # before the library has the memory, because a KeyboardInterrupt in between must not free it
+    try:
+        pending.together = group.enqueue(inputs, results)
+    except Exception:
+        del _pending[handle]
+        raise
+    pending.library_handles = pending.together.array
+    if len(_host_groups) >= _MAX_HOST_GROUPS:
+        _host_groups.clear()
+    _host_groups[key] = group
+    return handle
+
+
 def plan_on(source: torch.Tensor, output: Optional[torch.Tensor], *arguments: Any) -> _lib.Plan:
     """Returns a plan (the arguments of _lib.Plan) with its memory."""
     plan = _lib.Plan(*arguments)
@@ -320,6 +389,17 @@ def poll(handle: int) -> bool:
     return pending.generation != basics.generation or all(map(_lib.is_done, pending.library_handles))
 
 
+def _finish_together(handle: int, pending: _Pending) -> Any:
+    try:
+        status = _wait.call(pending.together.finish)
+    finally:
+        if not any(pending.library_handles):  # else Ctrl-C came before the wait, and the library has the memory
+            _pending.pop(handle, None)
+    if status:
+        raise _lib.error_of(status)
+    return pending.finish()
+
+
 def synchronize(handle: int) -> Any:
     """Waits for an asynchronous operation and returns what it gives, a tensor mostly; None for a handle that is unknown or was taken.
 
@@ -337,6 +417,8 @@ def synchronize(handle: int) -> Any:
         del _pending[handle]
         raise HorovodInternalError("Horovod has been shut down while the operation was pending.")
     # The entry stays until the waits have returned: it holds the memory that the library works on.
+    if pending.together is not None:
+        return _finish_together(handle, pending)
     error = None
     for library_handle in pending.library_handles:
         status = _wait.wait(library_handle)
