@@ -39,6 +39,30 @@ TEST_CASE("on one host alone -np counts, whatever slots the engine gives") {
   CHECK(job.said() == "n1:4 (-np)");
 }
 
+TEST_CASE("PBS: Torque's file of GPUs says which of each host are the job's") {
+  EngineJob job({"PBS_JOBID=12.server"}, "n1");
+  job.add("PBS_NODEFILE=" + job.file("nodes", "n1\nn1\na-gpu2\na-gpu2\n"));
+  job.add("PBS_GPUFILE=" + job.file("gpus", "n1-gpu0\nn1-gpu3\na-gpu2-gpu1\na-gpu2-gpu0\n"));
+  const auto found = launch::find_allocation(job.here, "");
+  REQUIRE(found.ok());
+  const launch::HostList& hosts = found.value()->hosts;
+  CHECK(hosts.at(0).gpus == std::vector<int>{0, 3});
+  CHECK(hosts.at(1).gpus == std::vector<int>{1, 0});
+  for (const char* const wrong : {"n1\n", "n1-gpu\n", "n1-gpux\n", "n3-gpu0\n", "n1-gpu-1\n"}) {
+    CAPTURE(wrong);
+    EngineJob odd({"PBS_JOBID=12.server"}, "n1");
+    odd.add("PBS_NODEFILE=" + odd.file("nodes", "n1\n"));
+    odd.add("PBS_GPUFILE=" + odd.file("gpus", wrong));
+    CHECK(odd.says("PBS_GPUFILE"));
+  }
+  EngineJob without({"PBS_JOBID=12.server"}, "n1");
+  without.add("PBS_NODEFILE=" + without.file("nodes", "n1\nn1\n"));
+  without.add("PBS_GPUFILE=" + without.file("gpus", ""));
+  CHECK(without.said() == "n1:2 (PBS_NODEFILE)");
+  without.here.environment.back() = "PBS_GPUFILE=/no/such/file";
+  CHECK(without.says("PBS_GPUFILE"));
+}
+
 TEST_CASE("PBS: what is known by half is refused by the variable's name") {
   EngineJob job({"PBS_JOBID=12.server"});
   CHECK(job.said() ==
