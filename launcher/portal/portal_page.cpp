@@ -15,11 +15,11 @@ constexpr std::string_view kHead = R"(<!doctype html>
 :root{color-scheme:light dark;--bg:#fff;--fg:#1c2126;--dim:#5a6570;--line:#d7dde3;--ok:#2f6f9f;--run:#3f7d3f;--bad:#c02a1d}
 @media(prefers-color-scheme:dark){:root{--bg:#14181c;--fg:#e4e8ec;--dim:#9aa5b1;--line:#333b44;--ok:#5b9bd0;--run:#7cc07c;
 --bad:#f0705f}}
-body{margin:0 auto;max-width:64rem;padding:1rem;background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif}
+body{margin:0 auto;max-width:76rem;padding:1rem;background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif}
 h1{font-size:1.25rem}h2{font-size:1.05rem;margin:1.6rem 0 .5rem}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%}
-th,td{text-align:left;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line);overflow-wrap:anywhere}
-.number{text-align:right}.dim{color:var(--dim)}a{color:var(--ok)}
+th,td{text-align:left;padding:.25rem 1rem .25rem 0;border-bottom:1px solid var(--line);white-space:nowrap}
+th.number,td.number{text-align:right}.dim{color:var(--dim)}a{color:var(--ok)}
 .failed{color:var(--bad);font-weight:600}.running{color:var(--run);font-weight:600}
 </style></head><body>
 )";
@@ -34,10 +34,12 @@ std::string cell(const std::string& text, std::string_view kind = "") {
   return (kind.empty() ? "<td>" : "<td class=\"" + std::string(kind) + "\">") + escaped(text) + "</td>";
 }
 
+// A name with "#" in front is that of a column of numbers.
 std::string heads(const std::vector<std::string>& names) {
   std::string row = "<div class=\"scroll\"><table><tr>";
   for (const std::string& name : names) {
-    row += "<th>" + name + "</th>";
+    const bool is_number = name.starts_with('#');
+    row += (is_number ? "<th class=\"number\">" : "<th>") + name.substr(is_number ? 1 : 0) + "</th>";
   }
   return row + "</tr>\n";
 }
@@ -86,7 +88,7 @@ std::string portal_list(const PortalView& view) {
     text += "<p class=\"dim\">No job has been submitted; hvdrun submit -f FILE does that.</p>\n";
   } else {
     text +=
-        heads({"Id", "Name", "Cluster", "Tool", "Nodes", "State", "Exit code", "Submitted (UTC)", "Began", "Ended"});
+        heads({"Id", "Name", "Cluster", "Tool", "#Nodes", "State", "#Exit code", "Submitted (UTC)", "Began", "Ended"});
     for (const JobRecord& job : view.jobs) {
       text += job_row(job);
     }
@@ -96,7 +98,7 @@ std::string portal_list(const PortalView& view) {
   if (view.clusters.empty()) {
     return text + "<p class=\"dim\">There is no cluster; hvdrun cluster add NAME makes one.</p>\n";
   }
-  text += heads({"Name", "Nodes", "Idle", "Preparing", "Running", "Leaving", "Unusable", "Drained"});
+  text += heads({"Name", "#Nodes", "#Idle", "#Preparing", "#Running", "#Leaving", "#Unusable", "#Drained"});
   for (const ClusterRecord& cluster : view.clusters) {
     text += cluster_row(cluster);
   }

@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import shutil
 import signal
 import subprocess
 import urllib.parse
@@ -87,6 +88,22 @@ def test_a_job_that_waits_has_a_page_that_comes_when_it_begins(service, browser)
     (service.path / "gate").touch()
     assert stream.fp.readline() == b"data: new\n"
     service.wait_for(lambda: browser.open("jobs/2").status == 200, "it has a page")
+
+
+@pytest.mark.parametrize("path", ["", "jobs/1"])
+def test_a_real_browser_has_nothing_to_complain_of(service, browser, path, tmp_path):
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium here")
+    service.cluster(hosts=HOSTS[:1])
+    service.submit("command: echo lost >&2; exit 9\n", "--name", "paged")
+    assert service("wait", "paged").returncode == 9
+    picture = tmp_path / "page.png"
+    done = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
+                           f"--screenshot={picture}", browser.url.geturl() + path],
+                          capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
+    assert picture.stat().st_size > 10_000, done.stderr
+    assert "CONSOLE" not in done.stderr
 
 
 def test_nobody_without_the_token_learns_anything_and_nothing_can_be_changed(service, browser):
