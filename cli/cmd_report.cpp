@@ -7,10 +7,8 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +16,9 @@
 #include "cli/service_commands.h"
 #include "cli/service_place.h"
 #include "launcher/http/http_server.h"
+#include "launcher/job/text_file.h"
 #include "launcher/portal/portal.h"
+#include "launcher/process/inherited_signals.h"
 #include "launcher/service/supervisor.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/replace_file.h"
@@ -34,6 +34,7 @@ using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file
 constexpr auto kLook = std::chrono::seconds(1);
 constexpr std::int64_t kNewestEnded = 100;
 constexpr std::size_t kTokenBytes = 16;
+constexpr std::size_t kMostPage = std::size_t{256} << 20U;
 
 Result<std::filesystem::path> find_page(const ServicePlace& place, const JobRecord& job) {
   std::error_code failed;
@@ -49,9 +50,7 @@ Result<std::filesystem::path> find_page(const ServicePlace& place, const JobReco
 }
 
 Result<std::string> read_page(const std::filesystem::path& page) {
-  std::ifstream file(page, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return file ? Result<std::string>(std::move(text)) : Error(Code::kSystem, "cannot read " + page.string());
+  return read_text_file(page.string(), "the page", kMostPage);
 }
 
 Result<std::string> make_token() {
@@ -94,8 +93,11 @@ class ServiceJobs {
     HVD_TRY_ASSIGN(view.jobs, place_.store.active_jobs());
     std::reverse(view.jobs.begin(), view.jobs.end());
     HVD_TRY_ASSIGN(std::vector<JobRecord> ended, place_.store.ended_jobs(kNewestEnded));
+    // As ps knew them last: the engine itself may take a minute to answer.
     HVD_TRY_ASSIGN(const std::vector<JobRecord> of_engines, place_.engine_jobs.all());
-    ended.insert(ended.end(), of_engines.begin(), of_engines.end());
+    for (const JobRecord& job : of_engines) {
+      (has_ended(job.state) ? ended : view.jobs).push_back(job);
+    }
     std::stable_sort(ended.begin(), ended.end(),
                      [](const JobRecord& a, const JobRecord& b) { return a.created_ms > b.created_ms; });
     view.jobs.insert(view.jobs.end(), ended.begin(), ended.end());
@@ -158,7 +160,7 @@ Result<int> serve_reports(ServicePlace& place, const ServiceOptions& options) {
   ::signal(SIGPIPE, SIG_IGN);
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
-  HVD_TRY(loop->watch_signals({SIGINT, SIGTERM, SIGHUP}, [&loop](int) { loop->stop(); }));
+  HVD_TRY(loop->watch_signals(without_ignored({SIGINT, SIGTERM, SIGHUP}), [&loop](int) { loop->stop(); }));
   ServiceJobs jobs(place);
   PortalSource source;
   source.view = [&jobs] { return jobs.view(); };

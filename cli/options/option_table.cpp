@@ -11,6 +11,7 @@
 #include "launcher/allocations/allocation.h"
 #include "launcher/job/text_file.h"
 #include "launcher/job/tunable.h"
+#include "runtime/base/text.h"
 #include "runtime/bench/bench_wire.h"
 
 namespace hvd::cli {
@@ -70,11 +71,8 @@ std::optional<double> seconds_in(std::string_view word) {
   const std::size_t end = word.find_last_not_of("abcdefghijklmnopqrstuvwxyz") + 1;
   const auto* const unit =
       std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& known) { return known.name == word.substr(end); });
-  double number = 0;
-  if (unit == kUnits.end() || !CLI::detail::lexical_cast(std::string(word.substr(0, end)), number)) {
-    return std::nullopt;
-  }
-  return number * unit->seconds;
+  const auto number = parse_number<double>(word.substr(0, end));
+  return unit == kUnits.end() || !number ? std::nullopt : std::optional(*number * unit->seconds);
 }
 
 // For transform(): makes a time with a unit a number of seconds. CLI11's own range check accepts "nan", which is
@@ -311,7 +309,7 @@ void add_options(CLI::App& app, Flags& flags) {
       ->type_name("S")
       ->transform(seconds_from(0.1, 1e6));
   app.add_option("--timeout", flags.timeout_s,
-                 "Seconds after which the job is stopped; 0: never. As all times, also as 30m, 2h or 1d")
+                 "Seconds after which the job is stopped; 0: never. Also as 30m, 2h or 1d")
       ->type_name("S")
       ->transform(seconds_from(0.0, 1e9));
   app.add_option(

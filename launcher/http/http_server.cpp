@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -110,8 +111,8 @@ void HttpServer::publish(const std::string& topic, std::string_view text) {
 }
 
 void HttpServer::take(Fd fd) {
-  if (callers_.size() >= kMostCallers) {
-    drop(callers_.begin()->first);
+  if (callers_.size() >= kMostCallers && !make_room()) {
+    return;
   }
   const std::uint64_t number = next_caller_++;
   ByteChannel::Handlers handlers;
@@ -121,6 +122,44 @@ void HttpServer::take(Fd fd) {
   if (channel.ok()) {
     const TimerId timer = loop_.after(kPatience, [this, number] { drop(number); });
     callers_.emplace(number, Caller{std::move(channel).value(), "", false, "", timer});
+  }
+}
+
+// Drops the oldest of those that have not asked yet, else of those that take their answer; those that read streams have
+// shown that they may, and stay.
+bool HttpServer::make_room() {
+  for (const bool is_answered : {false, true}) {
+    const auto oldest = std::find_if(callers_.begin(), callers_.end(), [is_answered](const auto& entry) {
+      return entry.second.is_answered == is_answered && entry.second.topic.empty();
+    });
+    if (oldest != callers_.end()) {
+      drop(oldest->first);
+      return true;
+    }
+  }
+  return false;
+}
+
+// A caller has time as long as it takes something.
+void HttpServer::look_again(std::uint64_t number, std::size_t left) {
+  Caller& caller = callers_.at(number);
+  const std::size_t pending = caller.channel->pending();
+  if (pending >= left) {
+    drop(number);
+  } else {
+    caller.timer = loop_.after(kPatience, [this, number, pending] { look_again(number, pending); });
+  }
+}
+
+HttpAnswer HttpServer::answer_to(std::string_view head) const {
+  const auto request = parse_http_request(head);
+  if (!request) {
+    return http_refusal("400 Bad Request");
+  }
+  try {
+    return handler_(*request);
+  } catch (const std::exception&) {  // such as no memory for a page: the next request may be answered
+    return http_refusal("500 Internal Server Error");
   }
 }
 
@@ -135,18 +174,16 @@ void HttpServer::on_bytes(std::uint64_t number, Bytes bytes) {
     return;
   }
   caller.is_answered = true;
-  HttpAnswer answer = http_refusal("431 Request Header Fields Too Large");
-  if (end != std::string::npos) {
-    const auto request = parse_http_request(std::string_view(caller.head).substr(0, end + 2));
-    answer = request ? handler_(*request) : http_refusal("400 Bad Request");
-  }
+  const HttpAnswer answer = end == std::string::npos ? http_refusal("431 Request Header Fields Too Large")
+                                                     : answer_to(std::string_view(caller.head).substr(0, end + 2));
   caller.head = std::string();
   caller.topic = answer.topic;
   caller.channel->write(http_text(answer));
+  loop_.cancel(std::exchange(caller.timer, 0));
   if (answer.topic.empty()) {
     caller.channel->close_output();
-  } else {
-    loop_.cancel(std::exchange(caller.timer, 0));
+    const std::size_t left = caller.channel->pending() + 1;
+    caller.timer = loop_.after(kPatience, [this, number, left] { look_again(number, left); });
   }
 }
 

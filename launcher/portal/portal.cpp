@@ -43,13 +43,13 @@ std::string Portal::version_of(const std::string& topic) const {
     return source_.version(parse_number<std::int64_t>(topic).value_or(0));
   }
   const auto view = source_.view();
-  return view.ok() ? std::to_string(std::hash<std::string>()(portal_list(view.value()))) : "0";
+  return view.ok() ? std::to_string(std::hash<std::string>()(portal_list(view.value()))) : kFailedVersion;
 }
 
 HttpAnswer Portal::list() const {
   const auto view = source_.view();
   if (!view.ok()) {
-    HttpAnswer failed = html(missing_page(view.error().message()));
+    HttpAnswer failed = html(failed_page(view.error().message()));
     failed.status = "500 Internal Server Error";
     return failed;
   }

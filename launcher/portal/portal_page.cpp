@@ -24,10 +24,14 @@ th.number,td.number{text-align:right}.dim{color:var(--dim)}a{color:var(--ok)}
 </style></head><body>
 )";
 
-// Loads the page anew when the stream has news. Of an end of the stream the browser makes a new one.
+// Loads the page anew when the stream has news. Of an end of the stream the browser makes a new one. A page that nobody
+// sees has none, since a browser has only six connections for all pages of one address.
 std::string follow_script(const std::string& stream, const std::string& version) {
-  return "<script>new EventSource(\"" + stream + "?v=" + version +
-         "\").onmessage=function(){location.reload()}</script>\n";
+  return R"(<script>var stream=null;function follow(){if(stream)stream.close();
+stream=document.hidden?null:new EventSource(")" +
+         stream + "?v=" + version + R"(");if(stream)stream.onmessage=function(){location.reload()}}
+document.addEventListener("visibilitychange",follow);follow()</script>
+)";
 }
 
 std::string cell(const std::string& text, std::string_view kind = "") {
@@ -120,6 +124,10 @@ std::string followed_page(std::string page, std::int64_t job, const std::string&
   }
   const std::size_t begin = page.find(kBody);
   return begin == std::string::npos ? link + page : page.insert(begin + kBody.size(), link);
+}
+
+std::string failed_page(const std::string& why) {
+  return portal_page("<p>" + escaped(why) + "</p>\n", kFailedVersion);
 }
 
 std::string missing_page(const std::string& why) {

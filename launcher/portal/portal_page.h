@@ -20,6 +20,9 @@ std::string portal_list(const PortalView& view);
 std::string portal_page(const std::string& list, const std::string& version);
 // Does the same for the page of a job, which stands at jobs/ID.
 std::string followed_page(std::string page, std::int64_t job, const std::string& version);
+// The version of a list that could not be read. Its page follows the list like any other.
+inline constexpr const char* kFailedVersion = "failed";
+std::string failed_page(const std::string& why);
 // Returns the page of a job that has none.
 std::string missing_page(const std::string& why);
 

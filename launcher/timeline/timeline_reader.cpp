@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
 
 #include <nlohmann/json.hpp>
 
@@ -79,6 +80,18 @@ std::uint64_t bytes_in(const Json& event) {
   return bytes_of(lower(text_in(*arguments, "dtype"))) * elements_of(text_in(*arguments, "shape"));
 }
 
+// Returns what follows "[" or {"traceEvents": [ where the events stand a line each; any other first line as it is.
+std::string_view without_opening(std::string_view text) {
+  if (text.ends_with(']') || text.ends_with("]}") || text.starts_with("{\"name\"")) {
+    return text;
+  }
+  std::string_view rest = text;
+  for (const std::string_view part : {"{", "\"traceEvents\"", ":", "["}) {
+    rest = rest.starts_with(part) ? trimmed(rest.substr(part.size())) : rest;
+  }
+  return rest.empty() || rest.starts_with('{') ? rest : text;
+}
+
 double time_of(const TimelineSummary::Share& share) {
   return share.waited_s + share.worked_s;
 }
@@ -94,14 +107,15 @@ void sort_by_time(std::vector<TimelineSummary::Share>& shares) {
 Result<void> TimelineReader::add_line(std::string_view line) {
   ++line_;
   std::string_view text = trimmed(line);
-  if (line_ == 1 && text.starts_with('[') && !text.ends_with(']')) {
-    text = trimmed(text.substr(1));
+  if (!has_begun_ && !text.empty()) {
+    has_begun_ = true;
+    text = without_opening(text);
   }
   while (text.ends_with(',')) {
     text = trimmed(text.substr(0, text.size() - 1));
   }
-  if (line_ > 1 && text.ends_with(']') && !text.starts_with('[')) {
-    text = trimmed(text.substr(0, text.size() - 1));
+  if (line_ > 1 && !text.starts_with('[') && (text.ends_with(']') || text.ends_with("]}"))) {
+    text = trimmed(text.substr(0, text.rfind(']')));
   }
   if (text.empty()) {
     return {};
@@ -170,7 +184,15 @@ void TimelineReader::add_event(const Json& event) {
 void TimelineReader::begin(Tensor& tensor, const std::string& name, double at) {
   if (name.starts_with(kNegotiate)) {
     tensor.asked = Asked();
-  } else if (tensor.open.empty()) {
+    tensor.negotiation = Open{name, at};
+    tensor.operation = lower(name.substr(kNegotiate.size()));
+    return;
+  }
+  if (!tensor.open.empty() && tensor.open.front().name == name) {  // its end is missing
+    end_operation(tensor, tensor.open.front(), at, 0);
+    tensor.open.clear();
+  }
+  if (tensor.open.empty()) {
     tensor.operation = lower(name);
   }
   tensor.open.push_back(Open{name, at});
@@ -178,31 +200,40 @@ void TimelineReader::begin(Tensor& tensor, const std::string& name, double at) {
 
 // Horovod's own "E" events have no names: they end what began last.
 void TimelineReader::end(Tensor& tensor, double at, const Json& event) {
-  if (tensor.open.empty()) {
-    return;  // the timeline was switched on meanwhile
-  }
-  const Open ended = std::move(tensor.open.back());
-  tensor.open.pop_back();
-  if (ended.name.starts_with(kNegotiate)) {
-    end_negotiation(tensor);
+  const std::string name = text_in(event, "name");
+  const bool is_negotiation =
+      tensor.negotiation && (name.empty() ? tensor.open.empty() : name == tensor.negotiation->name);
+  if (is_negotiation) {
+    end_negotiation(tensor, at);
     return;
   }
+  auto found = tensor.open.rbegin();
+  while (!name.empty() && found != tensor.open.rend() && found->name != name) {
+    ++found;
+  }
+  if (found == tensor.open.rend()) {
+    return;  // the timeline was switched on meanwhile
+  }
+  const Open ended = *found;
+  tensor.open.erase(std::prev(found.base()), tensor.open.end());
   if (!tensor.open.empty()) {
     auto& [count, spans] = phases_[ended.name];
     ++count;
     spans.add(ended.at, at);
     return;
   }
-  // All ranks had asked by then; what it took since is the decision and the work.
-  const double began = tensor.asked.count > 0 ? tensor.asked.last : ended.at;
-  const std::uint64_t bytes = bytes_in(event);
-  for (Sum* sum : {&tensor.sum, &operations_[tensor.operation], &all_}) {
+  end_operation(tensor, ended, at, bytes_in(event));
+}
+
+// What an operation took since all ranks had asked for it is the decision and the work.
+void TimelineReader::end_operation(Tensor& tensor, const Open& ended, double at, std::uint64_t bytes) {
+  const double began = tensor.known_at < 0 ? ended.at : std::min(tensor.known_at, ended.at);
+  tensor.known_at = -1;
+  for (Sum* sum : {&tensor.sum, &operations_[lower(ended.name)], &all_}) {
     ++sum->count;
     sum->bytes += bytes;
     sum->worked.add(began, at);
-    sum->waited.add(tensor.asked.first, tensor.asked.last);
   }
-  tensor.asked = Asked();
 }
 
 void TimelineReader::ask(Tensor& tensor, int rank, double at) {
@@ -220,14 +251,22 @@ void TimelineReader::ask(Tensor& tensor, int rank, double at) {
   }
 }
 
-void TimelineReader::end_negotiation(Tensor& tensor) {
+// A small operation may be negotiated and done in one, and then nothing says when each rank asked: all of it counts as
+// waiting, for no rank. Of process sets without the rank that writes the timeline there is only the negotiation.
+void TimelineReader::end_negotiation(Tensor& tensor, double at) {
   const Asked& asked = tensor.asked;
-  if (asked.count < 2) {
-    return;
+  const double from = asked.count > 0 ? asked.first : tensor.negotiation->at;
+  const double until = asked.count > 0 ? asked.last : at;
+  for (Sum* sum : {&tensor.sum, &operations_[tensor.operation], &all_}) {
+    sum->waited.add(from, until);
   }
-  Late& late = ranks_[asked.rank];
-  ++late.last;
-  late.waited_for.add(asked.before_last, asked.last);
+  tensor.known_at = until;
+  tensor.negotiation.reset();
+  if (asked.count >= 2) {
+    Late& late = ranks_[asked.rank];
+    ++late.last;
+    late.waited_for.add(asked.before_last, asked.last);
+  }
 }
 
 TimelineSummary::Share TimelineReader::share_of(const Sum& sum) {
@@ -252,10 +291,11 @@ Result<TimelineSummary> TimelineReader::finish() {
     summary.operations.back().name = name;
   }
   for (const auto& [key, tensor] : tensors_) {
-    if (tensor.sum.count == 0) {
+    TimelineSummary::Share share = share_of(tensor.sum);
+    if (share.count == 0 && share.waited_s == 0) {
       continue;
     }
-    summary.tensors.push_back(share_of(tensor.sum));
+    summary.tensors.push_back(std::move(share));
     const auto named = names_.find(key.first);
     summary.tensors.back().name = named == names_.end() ? std::to_string(key.first) : named->second;
     summary.tensors.back().operation = tensor.operation;

@@ -1,9 +1,10 @@
-// TimelineReader reads a timeline as Horovod's format has it and sums it up. Events are one a line; an array or an
-// object with "traceEvents" in one line is read too. One thread.
+// TimelineReader reads a timeline as Horovod's format has it and sums it up. Events are one a line; an array in one
+// line is read too, and both within an object with "traceEvents". One thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,8 +46,10 @@ class TimelineReader {
   struct Tensor {
     std::string name;
     std::string operation;
-    std::vector<Open> open;
+    std::vector<Open> open;           // but for the negotiation, outermost first
+    std::optional<Open> negotiation;  // of the next operation, which may begin before the last one has ended
     Asked asked;
+    double known_at = -1;  // all ranks had asked for the operation that begins next; below 0: not known
     Sum sum;
   };
   struct Late {
@@ -59,7 +62,8 @@ class TimelineReader {
   void begin(Tensor& tensor, const std::string& name, double at);
   void end(Tensor& tensor, double at, const nlohmann::json& event);
   void ask(Tensor& tensor, int rank, double at);
-  void end_negotiation(Tensor& tensor);
+  void end_negotiation(Tensor& tensor, double at);
+  void end_operation(Tensor& tensor, const Open& ended, double at, std::uint64_t bytes);
   static TimelineSummary::Share share_of(const Sum& sum);
 
   std::map<std::pair<std::int64_t, std::int64_t>, Tensor> tensors_;  // by "pid" and "tid"
@@ -70,6 +74,7 @@ class TimelineReader {
   Sum all_;
   double first_ = -1;  // of all events
   double last_ = -1;
+  bool has_begun_ = false;  // a line that is not empty was there
   std::uint64_t line_ = 0;
   std::uint64_t broken_line_ = 0;  // a line that could not be read, which may be the last; 0: none
 };

@@ -15,8 +15,9 @@ struct TimelineSummary {
     std::string operation;    // of a tensor: "allreduce"
     std::uint64_t count = 0;  // that have ended
     std::uint64_t bytes = 0;  // of all of them, on one rank; 0 where the timeline does not say
-    double waited_s = 0;      // since the first rank asked, until the last one did
-    double worked_s = 0;      // since then, until the end
+    double waited_s =
+        0;  // since the first rank asked, until the last one did, or, where nobody says when, until they had agreed
+    double worked_s = 0;  // since then, until the end
   };
   struct Rank {
     int rank = 0;

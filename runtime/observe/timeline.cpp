@@ -191,8 +191,9 @@ void Timeline::Moment::asked(const TraceKey& key, OpKind kind, int rank) {
 void Timeline::Moment::ready(const TraceKey& key, OpKind kind, bool runs_here) {
   Tensor* tensor = timeline_ == nullptr ? nullptr : timeline_->find_or_add(key);
   if (tensor != nullptr) {
+    // On a device the one before may still be under way, where operations are told as done when they are launched.
     const std::uint32_t begins = runs_here ? bit_of(TracePhase::kOperation) | bit_of(TracePhase::kQueue) : 0U;
-    timeline_->put(*tensor, phases_of(kind, ticks_), bit_of(TracePhase::kNegotiate), begins);
+    timeline_->put(*tensor, phases_of(kind, ticks_), bit_of(TracePhase::kNegotiate), begins & ~tensor->open);
   }
 }
 
@@ -226,8 +227,10 @@ void Timeline::Moment::met(const TraceKey& key, OpKind kind, std::uint64_t began
     const TraceRecord cycle = record_of(TraceRecord::Kind::kCycle, began);
     timeline_->put_all({&cycle, 1}, kRoomForEnds);
   }
-  timeline_->put(*tensor, phases_of(kind, began), 0, bit_of(TracePhase::kNegotiate));
-  timeline_->put(*tensor, phases_of(kind, ticks_), bit_of(TracePhase::kNegotiate), bit_of(TracePhase::kOperation));
+  // Another rank may have asked for it in the usual way just before.
+  timeline_->put(*tensor, phases_of(kind, began), 0, bit_of(TracePhase::kNegotiate) & ~tensor->open);
+  timeline_->put(*tensor, phases_of(kind, ticks_), bit_of(TracePhase::kNegotiate),
+                 bit_of(TracePhase::kOperation) & ~tensor->open);
   done(key, kind, dtype, shape);
 }
 

@@ -1,9 +1,11 @@
 """hvdrun report --serve: jobs and clusters for a browser, which follows them."""
 
 import http.client
+import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import urllib.parse
 
@@ -138,3 +140,19 @@ def test_it_listens_where_it_is_told_and_a_signal_ends_it(service, browser):
 def test_what_cannot_be_served_is_one_line(arguments, why):
     done = hvdrun("report", *arguments)
     assert done.returncode == 240 and why in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_idle_connections_and_a_page_that_cannot_be_read_end_nothing(service, browser):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit("command: 'true'\n", "--name", "paged")
+    assert service("wait", "paged").returncode == 0
+    stream = browser.follow("")
+    idle = [socket.create_connection((browser.url.hostname, browser.url.port)) for _ in range(60)]
+    page = pathlib.Path(service.ok("report", "paged").strip())
+    page.unlink()
+    page.mkdir()
+    assert browser.open("jobs/1").status == 404
+    service.submit("command: 'true'\n", "--name", "second")
+    assert stream.fp.readline() == b"data: new\n"
+    for connection in idle:
+        connection.close()

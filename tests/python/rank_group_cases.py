@@ -85,6 +85,26 @@ def case_a_group_comes_again_with_other_tensors():
         assert torch.equal(hvd.grouped_allreduce_([learned], op=hvd.Sum, name="learned")[0], total())
 
 
+def case_factors_are_numbers_or_tensors_that_change():
+    factor = torch.tensor(1.0, dtype=torch.float64)
+    for value in (1.0, 10.0, 3.0):
+        factor.fill_(value)
+        for scaled in (
+            hvd.grouped_allreduce([mine()], op=hvd.Sum, name="scaled", prescale_factor=factor)[0],
+            hvd.allreduce(mine(), op=hvd.Sum, name="scaled alone", prescale_factor=factor),
+            hvd.synchronize(hvd.allreduce_async_(mine(), op=hvd.Sum, name="scaled later", postscale_factor=factor)),
+            hvd.grouped_allreduce([mine()], op=hvd.Sum, name="numpy", postscale_factor=factor.numpy())[0],
+        ):
+            assert torch.allclose(scaled, total() * value), value
+
+
+def case_more_groups_than_are_kept():
+    for step in range(3):
+        for number in range(0, 2000, 7 if step else 1):
+            reduced = hvd.grouped_allreduce_([torch.ones(2) * step, torch.ones(1)], op=hvd.Sum, name=f"kept {number}")
+            assert reduced[0].tolist() == [step * SIZE] * 2
+
+
 def case_groups_that_are_none():
     for wrong in ([], torch.ones(2), [torch.ones(2), 3]):
         raises(ValueError, hvd.grouped_allreduce, wrong)

@@ -180,10 +180,10 @@ class HostGroup:
     The operations stand in one piece of memory, so that all addresses are set in two assignments.
     """
 
-    __slots__ = ("_plans", "_memory", "_pointers", "_inputs", "_outputs")
+    __slots__ = ("count", "_plans", "_memory", "_pointers", "_inputs", "_outputs")
 
     def __init__(self, plans: Sequence[Plan]) -> None:
-        count = len(plans)
+        self.count = count = len(plans)
         self._plans = plans  # which hold what the operations point to: names and shapes
         self._memory = bytearray(count * _OP_SIZE)
         ops = (Op * count).from_buffer(self._memory)

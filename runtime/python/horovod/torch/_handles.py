@@ -187,6 +187,8 @@ def run_into(
     handle."""
     target = Target(tensor, output)
     full_name = None if name is None else prefix + name
+    # A factor may be a tensor, whose value changes.
+    prescale, postscale = float(prescale), float(postscale)
     key = (kind, target.dtype, target.shape, full_name, reduce_op, root_rank, prescale, postscale, process_set)
     plan = _take_plan(key, target.place)
     handle = _put_in_flight(
@@ -203,6 +205,8 @@ def execute_into(
     """Does what `run_into` starts; returns `output`."""
     target = Target(tensor, output)
     full_name = None if name is None else prefix + name
+    # A factor may be a tensor, whose value changes.
+    prescale, postscale = float(prescale), float(postscale)
     key = (kind, target.dtype, target.shape, full_name, reduce_op, root_rank, prescale, postscale, process_set)
     plan = _take_plan(key, target.place)
     status = _wait.call(plan.execute, target.source.data_ptr(), target.memory.data_ptr())
@@ -278,9 +282,12 @@ def start_group(keep: Any, finishes: Sequence[Callable[[int], Any]], plans: Sequ
     return _put_in_flight(keep, finish, _lib.enqueue_group, plans)
 
 
-# Groups of earlier calls that may come again, by what is the same then. One is taken out while it is used.
-_host_groups: Dict[Tuple, _lib.HostGroup] = {}
-_MAX_HOST_GROUPS = 64
+# Groups of earlier calls, by what is the same when one comes again: None after the first time, since many names never come
+# again. One is taken out while it is used. The oldest are forgotten.
+_host_groups: Dict[Tuple, Optional[_lib.HostGroup]] = {}
+_MAX_HOST_GROUPS = 1024
+_MAX_HOST_OPERATIONS = 16384  # of all of them together
+_host_operations = 0
 
 _is_contiguous = torch.Tensor.is_contiguous
 _is_neg = torch.Tensor.is_neg
@@ -313,20 +320,46 @@ def _make_host_group(key: Tuple) -> Optional[_lib.HostGroup]:
     ])  # fmt: skip
 
 
+def _take_host_group(key: Tuple) -> Optional[_lib.HostGroup]:
+    """Returns the group if it may be used now: not for a key that comes for the first time, and not for types that cannot be
+    sent."""
+    global _host_operations
+    if key not in _host_groups:
+        _put_host_group(key, None)
+        return None
+    group = _host_groups.pop(key)
+    if group is None:
+        return _make_host_group(key)
+    _host_operations -= group.count
+    return group
+
+
+def _put_host_group(key: Tuple, group: Optional[_lib.HostGroup]) -> None:
+    global _host_operations
+    _host_groups[key] = group
+    _host_operations += 0 if group is None else group.count
+    while len(_host_groups) > _MAX_HOST_GROUPS or _host_operations > _MAX_HOST_OPERATIONS:
+        oldest = _host_groups.pop(next(iter(_host_groups)))
+        _host_operations -= 0 if oldest is None else oldest.count
+
+
 def start_host_group(
-    tensors: Sequence[torch.Tensor], outputs: Optional[Sequence[torch.Tensor]], *arguments: Any
-) -> Optional[int]:
-    """Starts a group whose inputs and outputs are on the host (outputs: None for the tensors themselves), and returns our
-    handle; or None where they are not, or something is wrong with them: then nothing has been started. `arguments` are
-    the kind, the names' prefix, the name, the operator, the two factors and the process set."""
+    tensors: Sequence[torch.Tensor], outputs: Optional[Sequence[torch.Tensor]],
+    kind: int, prefix: str, name: Optional[str], reduce_op: int, prescale: float, postscale: float, process_set: int,
+) -> Optional[int]:  # fmt: skip
+    """Starts a group that has come before, and whose inputs and outputs are on the host (outputs: None for the tensors
+    themselves). Returns our handle, or None where it has to be started in the usual way: then nothing has been started."""
     if not isinstance(tensors, (list, tuple)) or not 0 < len(tensors) <= _lib.MAX_GROUP:
         return None
     inputs = _addresses_of(tensors)
     results = inputs if inputs is None or outputs is None else _addresses_of(outputs)
     if inputs is None or results is None:
         return None
-    key = (*arguments, tuple([tensor.dtype for tensor in tensors]), tuple([tensor.shape for tensor in tensors]))
-    group = _host_groups.pop(key, None) or _make_host_group(key)
+    key = (
+        kind, prefix, name, reduce_op, float(prescale), float(postscale), process_set,
+        tuple([tensor.dtype for tensor in tensors]), tuple([tensor.shape for tensor in tensors]),
+    )  # fmt: skip
+    group = _take_host_group(key)
     if group is None:
         return None
     given = list(tensors if outputs is None else outputs)
@@ -339,9 +372,7 @@ def start_host_group(
         del _pending[handle]
         raise
     pending.library_handles = pending.together.array
-    if len(_host_groups) >= _MAX_HOST_GROUPS:
-        _host_groups.clear()
-    _host_groups[key] = group
+    _put_host_group(key, group)
     return handle
 
 

@@ -117,6 +117,39 @@ TEST_CASE("timeline: of several ranks only the last one was waited for, since th
   CHECK(read.value().ranks[1].waited_for_s == 0);
 }
 
+TEST_CASE("timeline: a negotiation that begins before the last operation has ended spoils neither") {
+  std::vector<std::string> lines = {"[", tensor(1, "t")};
+  for (int i = 0; i < 3; ++i) {
+    const double at = 1000.0 * i;
+    append(lines, {event("B", "NEGOTIATE_ALLREDUCE", 1, at), event("X", "1", 1, at),
+                   event("B", "NEGOTIATE_ALLREDUCE", 1, at - 5),  // asked for on the quick path too
+                   event("E", "NEGOTIATE_ALLREDUCE", 1, at + 50), event("B", "ALLREDUCE", 1, at + 50),
+                   event("B", "NEGOTIATE_ALLREDUCE", 1, at + 60),  // asked again while it is on the device
+                   event("E", "NEGOTIATE_ALLREDUCE", 1, at + 70), event("E", "ALLREDUCE", 1, at + 100)});
+  }
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  CHECK(read.value().all.count == 3);
+  CHECK(read.value().phases.empty());
+  CHECK(read.value().all.waited_s == doctest::Approx(3 * 65e-6));  // from -5 to 50, and from 60 to 70
+  CHECK(read.value().all.worked_s == doctest::Approx(3 * 50e-6));
+}
+
+TEST_CASE("timeline: what has no end, and what runs on other ranks only") {
+  std::vector<std::string> lines = {"[", tensor(1, "t"), tensor(2, "set")};
+  append(lines, {event("B", "ALLREDUCE", 1, 0), event("B", "ALLREDUCE", 1, 100), event("E", "ALLREDUCE", 1, 150)});
+  append(lines, {event("B", "NEGOTIATE_ALLREDUCE", 2, 200), event("X", "1", 2, 200), event("X", "2", 2, 700),
+                 event("E", "NEGOTIATE_ALLREDUCE", 2, 710)});
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  CHECK(read.value().all.count == 2);
+  CHECK(read.value().all.waited_s == doctest::Approx(500e-6));
+  REQUIRE(read.value().tensors.size() == 2);
+  CHECK(read.value().tensors[0].name == "set");
+  CHECK(read.value().tensors[0].count == 0);
+  CHECK(read.value().ranks.front().rank == 2);
+}
+
 TEST_CASE("timeline: files as Horovod and other tools leave them") {
   std::vector<std::string> lines = {"[", tensor(1, "t")};
   append(lines, allreduce(1, 0, 10));
@@ -138,6 +171,16 @@ TEST_CASE("timeline: files as Horovod and other tools leave them") {
     const auto read = summary_of({text});
     REQUIRE(read.ok());
     CHECK(read.value().all.count == 1);
+  }
+  for (const std::vector<std::string>& begin :
+       std::vector<std::vector<std::string>>{{"", "["}, {R"({"traceEvents": [)"}, {"{", R"("traceEvents": [)"}}) {
+    std::vector<std::string> spread = begin;
+    spread.insert(spread.end(), lines.begin() + 1, lines.end());
+    spread.back().pop_back();
+    spread.push_back(begin.size() == 2 && begin[0].empty() ? "]" : "]}");
+    const auto read = summary_of(spread);
+    CAPTURE(begin[0]);
+    CHECK(read.ok() == (begin[0] != "{"));
   }
   // The last event and the bracket in one line; ends without names; events of other programs between them.
   std::vector<std::string> odd = {"[",
