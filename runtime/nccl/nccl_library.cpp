@@ -27,9 +27,12 @@ const char* advice(NcclCode code) {
   }
 }
 
+// A file that the user names counts, else the one that the process has already, which is most often torch's.
 Result<DynLib> open_file(const std::string& path) {
-  if (auto loaded = DynLib::find_loaded(kName, DynLib::Scope::kStays); loaded.ok()) {
-    return loaded;
+  if (path.empty()) {
+    if (auto loaded = DynLib::find_loaded(kName, DynLib::Scope::kStays); loaded.ok()) {
+      return loaded;
+    }
   }
   return DynLib::open(path.empty() ? kName : path, DynLib::Scope::kStays);
 }

@@ -12,6 +12,9 @@ CASES = "tests/python/rank_cuda_cases.py"
 KILLED = "tests/gpu/killed_on_gpu.py"
 LATENCY = "tests/gpu/latency_on_gpu.py"
 DIGITS = "configs/examples/digits_torch.py"
+STEPS = "tests/gpu/steps_on_gpu.py"
+FAILURES = "tests/gpu/failures_on_gpu.py"
+MOST_OF_DDP = 1.0
 MOST_SECONDS = 5.0  # from a rank's death to the last error of the others
 LEAST_ACCURACY = 0.9
 BY_HOST = re.compile(r"tensors on GPUs go through the hosts' memory: (.*)|(tensors on cuda travel through host memory.*)")
@@ -151,6 +154,48 @@ class Ranks:
             return self.table.add("latency, 1 rank", False, told.failure())
         text = ", ".join(f"{name} {statistics.median(times):.0f} us" for name, times in told.reports[0].items())
         return self.table.add("latency, 1 rank", True, f"an allreduce, until the device is done: {text}{self.by(told)}")
+
+
+    def steps(self, size):
+        """DistributedDataParallel takes part where its own NCCL lets ranks share the GPU."""
+        name = f"{MUST}a step of ResNet-50 takes no longer than DDP's, {ranks_text(size)}"
+        if self.with_fakes:
+            return self.table.add(name, None, "nothing computes gradients on the fakes")
+        ran = commands.run([self.python, "-c", "import torchvision"])
+        if ran.code:
+            return self.table.add(name, None, ran.last_words())
+        told = self.run(size, STEPS, 30, **({"HOROVOD_ELASTIC": "1"} if size == 1 else {}))
+        if not told.is_good:
+            told.say()
+            return self.table.add(name, False, told.failure())
+        slowest = {way: max(report["ms"][way] for report in told.reports) for way in told.reports[0]["ms"]}
+        weights = [report["weights"]["hvd"] for report in told.reports]
+        text = ", ".join(f"{way} {ms:.1f} ms" for way, ms in slowest.items())
+        is_good = len(set(weights)) == 1
+        if "DDP" in slowest:
+            share = slowest["hvd"] / slowest["DDP"]
+            # The last digits of a sum of many ranks depend on its order.
+            is_same = abs(weights[0] - told.reports[0]["weights"]["DDP"]) <= 1e-3 * max(1.0, abs(weights[0]))
+            is_good = is_good and is_same and share <= MOST_OF_DDP
+            text += f"; {share:.2f} of DDP's, " + ("with its weights" if is_same else "with other weights")
+        else:
+            text += f"; no DDP: {told.reports[0]['no DDP']}"
+        return self.table.add(name, is_good if "DDP" in slowest or not is_good else None, text + self.by(told))
+
+    def mistake(self, what, words):
+        """Rank 1 makes a mistake on its GPU: both ranks end, with an error that says what it was or who made it."""
+        name = f"{MUST}{words} on one rank's GPU ends the others' calls, by name"
+        if self.with_fakes:
+            return self.table.add(name, None, "the fakes make no such mistakes")
+        told = self.run(2, FAILURES, what)
+        reports = [report for report in told.reports if report]
+        is_good = len(reports) == 2 and all(report["seconds"] <= MOST_SECONDS for report in reports)
+        is_good = is_good and "rank 1" in reports[0]["error"] and "no error" not in reports[1]["error"]
+        if not is_good:
+            told.say()
+        text = "; ".join(f"rank {rank} after {report['seconds']:.2f} s: {report['error'].splitlines()[0][:100]}"
+                         for rank, report in enumerate(reports))  # fmt: skip
+        return self.table.add(name, is_good, (text or told.failure()) + self.by(told))
 
 
 def ranks_text(size):

@@ -16,8 +16,10 @@ from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._device import Place
 
-# The number of bytes that is worth a start of its own while backward continues.
+# The number of bytes that is worth a start of its own while backward continues. On a device a start is a few launches, and the
+# host, which is often late there, makes the same backward pass: DistributedDataParallel's buckets are as large.
 _START_BYTES = 256 << 10
+_DEVICE_START_BYTES = 25 << 20
 _NEVER = 1 << 62
 
 _at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
@@ -86,7 +88,7 @@ class Collection:
     """
 
     __slots__ = (
-        "owner", "is_synchronized", "is_by_user", "is_in_flight", "special", "places", "batch", "lock", "is_noted",
+        "owner", "is_synchronized", "is_by_user", "is_in_flight", "special", "casts", "places", "batch", "lock", "is_noted",
         "waiting_bytes", "failure", "start_bytes", "backward", "backwards",
     )  # fmt: skip
 
@@ -96,6 +98,7 @@ class Collection:
         self.is_by_user = False  # the user has asked for that
         self.is_in_flight = False  # whether any was started, or waits for the others of its group
         self.special: List[Any] = []  # the gradients in flight that are not reduced in their own memory
+        self.casts: List[Any] = []  # the gradients in flight in another type, each with its tensor of that type
         self.places: Set[Place] = set()  # the devices and streams of the operations in flight on GPUs
         # The gradients that are in no group. It is replaced by a larger one when there are more, but not while any is
         # in flight.
@@ -119,7 +122,7 @@ class Collection:
         if not self.is_noted:
             self._note()
         self.waiting_bytes = waiting_bytes = self.waiting_bytes + size_bytes
-        limit = self.start_bytes if is_on_host and self.start_bytes is not None else _START_BYTES
+        limit = _DEVICE_START_BYTES if not is_on_host else _START_BYTES if self.start_bytes is None else self.start_bytes
         if waiting_bytes >= limit:
             self.start_waiting(_lib.GOES_ON)
 

@@ -23,6 +23,7 @@ from horovod.torch import _sparse
 from horovod.torch._collection import Collection
 from horovod.torch._device import Place, follow, place_of
 from horovod.torch._handles import Target
+from horovod.torch.compression import BF16Compressor, FP16Compressor
 
 TOO_OFTEN = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
@@ -89,11 +90,34 @@ def _shape_that_travels(shape: torch.Size, memory_format: Any) -> Sequence[int]:
     return shape
 
 
+# The type to which each of these casts floating-point gradients. The library works in the memory of what it gives, and all are
+# cast back in one call.
+_CASTS = {FP16Compressor: torch.float16, BF16Compressor: torch.bfloat16}
+
+_foreach_copy = getattr(torch, "_foreach_copy_", None)  # since torch 2.1
+
+
+def _cast_back(casts: Sequence[Tuple[torch.Tensor, torch.Tensor]], streams: Sequence[torch.cuda.Stream]) -> None:
+    """Writes reduced tensors into their gradients. `streams`: the current ones that are others than those on which the tensors
+    were made, and whose work torch must wait for before it uses their memory again."""
+    grads, reduced = [grad for grad, _ in casts], [cast for _, cast in casts]
+    with torch.no_grad():
+        if _foreach_copy is not None:
+            _foreach_copy(grads, reduced)
+        else:
+            for grad, cast in casts:
+                grad.copy_(cast)
+    for stream in streams:
+        for cast in reduced:
+            if cast.device == stream.device:
+                cast.record_stream(stream)
+
+
 # The hook of each parameter that has one.
 _HOOKS: Any = WeakTensorKeyDictionary()
 
 
-_NO_PLAN = (None, None, None, None, None, 0)
+_NO_PLAN = (None, None, None, None, None, 0, None)
 
 
 class _Gradient:
@@ -101,7 +125,7 @@ class _Gradient:
 
     __slots__ = (
         "p", "name", "settings", "common", "priority", "passes_left", "group",
-        "plan", "dtype", "device", "shape", "format", "size_bytes", "grad", "finish", "was_sparse", "is_again", "other",
+        "plan", "dtype", "device", "shape", "format", "size_bytes", "cast", "grad", "finish", "was_sparse", "is_again", "other",
     )  # fmt: skip
 
     def __init__(self, p: torch.Tensor, name: str, settings: Settings, common: Collection, priority: int) -> None:
@@ -119,6 +143,7 @@ class _Gradient:
         self.shape: Any = None
         self.format: Any = None
         self.size_bytes = 0
+        self.cast: Any = None  # the type in which such gradients travel; None: their own
         # Whether the reductions have the name of those that follow another one before the step; and what is above of the
         # plan with the other name.
         self.is_again = False
@@ -135,8 +160,8 @@ class _Gradient:
     def set_again(self, is_again: bool) -> None:
         """Takes the plan with the other name, where this is another one."""
         if is_again != self.is_again:
-            own = (self.plan, self.dtype, self.device, self.shape, self.format, self.size_bytes)
-            self.plan, self.dtype, self.device, self.shape, self.format, self.size_bytes = self.other
+            own = (self.plan, self.dtype, self.device, self.shape, self.format, self.size_bytes, self.cast)
+            self.plan, self.dtype, self.device, self.shape, self.format, self.size_bytes, self.cast = self.other
             self.other, self.is_again = own, is_again
 
     def forget_plans(self) -> None:
@@ -164,9 +189,13 @@ class _Gradient:
         ):
             if not grad.is_cpu:
                 self._work_at(place_of(grad))
+            held = grad
+            if self.cast is not None:
+                held = grad.detach().to(self.cast)
+                self.common.casts.append((grad, held))
             memory = self.plan.memory
-            memory[0] = memory[1] = grad.data_ptr()
-            self.grad = grad
+            memory[0] = memory[1] = held.data_ptr()
+            self.grad = held
         elif not self._prepare(grad):
             return
         group = self.group
@@ -204,8 +233,12 @@ class _Gradient:
         memory = self.plan.memory
         memory[0] = memory[1] = target.memory.data_ptr()
         self.size_bytes = target.memory.nbytes
-        if compressed is grad and target.memory is whole:
-            self.dtype, self.device, self.shape, self.grad = grad.dtype, grad.device, grad.shape, grad
+        cast = None if compressed is grad else _CASTS.get(settings.compression)
+        if dense is grad and target.memory is whole and (compressed is grad or compressed.dtype is cast):
+            self.dtype, self.device, self.shape, self.cast = grad.dtype, grad.device, grad.shape, cast
+            self.grad = grad if cast is None else compressed
+            if cast is not None:
+                self.common.casts.append((grad, compressed))
         else:
             self.dtype = None  # so that the next gradient comes here again
             self.grad = target
@@ -450,10 +483,12 @@ class Reducer:
                     _wait.finish(handles)
                 except BaseException as error:
                     failure = failure or error
+        casts, common.casts = common.casts, []
         if failure is None:
             # Each operation was started on the stream that its hook had, which need not be the step's.
-            for place in common.places:
-                follow(place)
+            streams = [stream for stream in map(follow, common.places) if stream is not None]
+            if casts:
+                _cast_back(casts, streams)
         special, common.special = common.special, []
         for gradient in special:
             try:
