@@ -9,6 +9,7 @@ from commands import OutOfTime, last_json, last_words
 from table import MUST, say
 
 CASES = "tests/python/rank_cuda_cases.py"
+JAX_CASES = "tests/fronts/rank_jax_cases.py"
 KILLED = "tests/gpu/killed_on_gpu.py"
 LATENCY = "tests/gpu/latency_on_gpu.py"
 DIGITS = "configs/examples/digits_torch.py"
@@ -103,8 +104,8 @@ class Ranks:
             return self.table.add(name, self.through_host[2], "'operations, 2 ranks' went through the host anyway")
         return self._cases(name, 2, HOROVOD_GPU_OPERATIONS="none")
 
-    def _cases(self, name, size, **environment):
-        told = self.run(size, CASES, self.way, **environment)
+    def _cases(self, name, size, script=CASES, **environment):
+        told = self.run(size, script, self.way, **environment)
         reports = [report or {} for report in told.reports]
         cases = list(dict.fromkeys(case for report in reports for case in report))
         good = [case for case in cases if all(report.get(case) == "ok" for report in reports)]
@@ -181,6 +182,17 @@ class Ranks:
         else:
             text += f"; no DDP: {told.reports[0]['no DDP']}"
         return self.table.add(name, is_good if "DDP" in slowest or not is_good else None, text + self.by(told))
+
+    def jax(self, library):
+        """The cases of horovod.jax, whose programs run on the GPU."""
+        name = "JAX, 2 ranks"
+        if self.with_fakes:
+            return self.table.add(name, None, "JAX has no GPU on the fakes")
+        on_gpu = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        ran = commands.run([self.python, "-c", "import jax, optax; jax.devices()"], env={**self.environment, **on_gpu})
+        if ran.code or not library.exists():
+            return self.table.add(name, None, ran.last_words() if ran.code else f"no {library.name}")
+        return self._cases(name, 2, script=JAX_CASES, **on_gpu)
 
     def mistake(self, what, words):
         """Rank 1 makes a mistake on its GPU: both ranks end, with an error that says what it was or who made it."""

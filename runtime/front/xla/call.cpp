@@ -160,6 +160,8 @@ hvd_op Call::op_of(const Tensor& tensor) const {
   op.reduce_op = reduce_op;
   op.root_rank = root_rank;
   op.process_set = process_set;
+  op.device = device;
+  op.stream = stream;
   op.prescale = prescale;
   op.postscale = postscale;
   op.ndim = static_cast<std::int32_t>(tensor.shape.size());

@@ -35,6 +35,8 @@ struct Call {
   int process_set = 0;
   double prescale = 1.0;
   double postscale = 1.0;
+  int device = HVD_DEVICE_CPU;  // that has the memory of operands and results
+  void* stream = nullptr;       // of the program, where it is a GPU
   std::vector<Tensor> tensors;
   std::int64_t bytes = 0;  // of all inputs
 

@@ -11,6 +11,10 @@
 // before the next step. Ranks with different orders would then wait for each other for ever. So horovod.jax puts such
 // empty calls beside the collectives. In TensorFlow's programs a last operand of each collective makes the order the
 // same on all ranks instead.
+//
+// On GPUs a handler runs on the thread that launches the program, in the program's order, which is the same on all
+// ranks, and XLA takes a call for done when it returns. So it waits there: until the operation is done on the device,
+// or, with HOROVOD_ENABLE_ASYNC_COMPLETION=1, until it has been launched behind what the program's stream has.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -232,6 +236,7 @@ class Operations {
   void start(const Call& call) {
     const std::size_t count = call.tensors.size();
     handles_.assign(count, 0);
+    stream_ = call.stream;
     std::vector<hvd_op> ops(count);
     std::vector<const hvd_op*> pointers(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -291,7 +296,7 @@ class Operations {
       if (failure_) {
         break;
       }
-      const hvd_status fetched = hvd_fetch(nullptr, handles_[i], fetches_[i].to, fetches_[i].size_bytes, nullptr);
+      const hvd_status fetched = hvd_fetch(nullptr, handles_[i], fetches_[i].to, fetches_[i].size_bytes, stream_);
       if (fetched == HVD_INVALID) {
         failure_ =
             failure_of(HVD_INVALID, std::string("under jit all ranks must bring equal shapes, and the first dimension "
@@ -310,6 +315,7 @@ class Operations {
  private:
   std::vector<std::int64_t> handles_;
   std::vector<Fetch> fetches_;
+  void* stream_ = nullptr;  // to which results are copied
   std::optional<Failure> failure_;
 };
 
@@ -405,7 +411,37 @@ void answer(const Frame& frame, Metadata& metadata) {
   }
 }
 
-XlaError* handle(Frame& frame) {
+// Returns the stream of a program on a GPU.
+std::optional<Failure> find_stream(const Frame& frame, Call& call) {
+  auto args = arguments<StreamGet>();
+  args.context = frame.context;
+  if (XlaError* error = frame.api->stream_get(&args); error != nullptr) {
+    auto message = arguments<ErrorGetMessage>();
+    message.error = error;
+    frame.api->error_get_message(&message);
+    Failure failure{kInternal, std::string("XLA gives no stream of the program: ") + message.message};
+    destroy(*frame.api, error);
+    return failure;
+  }
+  call.device = device_of(frame);
+  call.stream = args.stream;
+  return std::nullopt;
+}
+
+// A call on a GPU, from its beginning to its end.
+XlaError* run_on_device(const Api& api, const Call& call, Turn turn, InStep step) {
+  turn.await();
+  Operations operations;
+  operations.start(call);
+  const auto& failure = operations.finish(false);
+  turn.end();
+  step.end(failure);
+  return failure ? make_error(api, *failure) : nullptr;
+}
+
+enum class Where : std::uint8_t { kHost, kDevice };
+
+XlaError* handle(Frame& frame, Where where) {
   for (Extension* extension = frame.extension; extension != nullptr; extension = extension->next) {
     if (extension->type == kMetadataExtension) {
       answer(frame, *reinterpret_cast<MetadataExtension*>(extension)->metadata);
@@ -425,6 +461,12 @@ XlaError* handle(Frame& frame) {
   }
   if (const auto failure = check_device(frame, call)) {
     return make_error(api, *failure);
+  }
+  if (where == Where::kDevice) {
+    if (const auto failure = find_stream(frame, call)) {
+      return make_error(api, *failure);
+    }
+    return run_on_device(api, call, Turn(call), InStep(frame));
   }
   InStep step(frame);
   Turn turn(call);
@@ -458,9 +500,9 @@ XlaError* handle(Frame& frame) {
   return nullptr;
 }
 
-XlaError* fenced(Frame* frame) noexcept {
+XlaError* fenced(Frame* frame, Where where) noexcept {
   try {
-    return handle(*frame);
+    return handle(*frame, where);
   } catch (const std::exception& e) {
     return make_error(*frame->api, {kInternal, e.what()});
   }
@@ -473,7 +515,12 @@ extern "C" {
 
 // The handler of all collectives (call.h lists its attributes), for platform "cpu" of jax.ffi.register_ffi_target.
 __attribute__((visibility("default"))) hvd::xla::XlaError* hvd_xla_collective(hvd::xla::Frame* frame) {
-  return hvd::xla::fenced(frame);
+  return hvd::xla::fenced(frame, hvd::xla::Where::kHost);
+}
+
+// The same for programs on GPUs, for platform "CUDA".
+__attribute__((visibility("default"))) hvd::xla::XlaError* hvd_xla_collective_on_device(hvd::xla::Frame* frame) {
+  return hvd::xla::fenced(frame, hvd::xla::Where::kDevice);
 }
 
 // Registers it as "hvd_xla_collective" in the copy of XLA that `api` belongs to, for programs that do not use JAX.

@@ -184,6 +184,14 @@ struct DeviceOrdinalGet {
   std::byte reserved[64];
 };
 
+struct StreamGet {
+  std::size_t size;
+  Extension* extension;
+  Context* context;
+  void* stream;  // out: a CUstream
+  std::byte reserved[64];
+};
+
 struct RunIdGet {
   std::size_t size;
   Extension* extension;
@@ -214,7 +222,7 @@ struct Api {
   void (*error_get_message)(ErrorGetMessage*);
   void (*error_destroy)(ErrorDestroy*);
   XlaError* (*handler_register)(HandlerRegister*);
-  void* stream_get;
+  XlaError* (*stream_get)(StreamGet*);
   void* type_register;
   void* execution_context_get;
   void* state_set;

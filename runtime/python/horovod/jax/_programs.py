@@ -30,6 +30,7 @@ def _register() -> None:
         raise ImportError(f"{path} was not found; install the package with pip, so that it lies beside libhvd.so")
     handlers = ctypes.CDLL(path)
     jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(handlers.hvd_xla_collective), platform="cpu")
+    jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(handlers.hvd_xla_collective_on_device), platform="CUDA")
     _allow_recomputing()
     _is_registered = True
 
@@ -49,11 +50,13 @@ def _allow_recomputing() -> None:
 def _check_platform() -> None:
     device = jax.config.jax_default_device
     platform = getattr(device, "platform", device) or jax.default_backend()
-    if platform != "cpu":
-        raise NotImplementedError(
-            f"horovod.jax works inside jax.jit on CPUs only, and this program is for {platform!r}. Call the collective outside "
-            "of jit there, or set JAX_PLATFORMS=cpu"
-        )
+    if platform == "cpu" or (platform in ("gpu", "cuda") and _lib.has_devices()):
+        return
+    why = f" ({_lib.last_error()})" if platform in ("gpu", "cuda") else ""
+    raise NotImplementedError(
+        f"horovod.jax works inside jax.jit on CPUs and NVIDIA's GPUs only, and this program is for {platform!r}{why}. Call the "
+        "collective outside of jit there, or set JAX_PLATFORMS=cpu"
+    )
 
 
 def note_dependence() -> None:
