@@ -130,13 +130,14 @@ def test_what_has_no_time_is_skipped_and_the_table_is_shown():
 
 def test_programs_are_packed_for_a_machine_that_cannot_build(tmp_path, monkeypatch, capsys):
     script = load_script()
-    for path in ("build/lib/libhvd.so.0", "build/bin/hvd_gpu_tests", "build/bin/hvd_gpu_bench"):
+    for path in ("build/lib/libhvd.so.0", "build/lib/libhvd_xla.so", "build/bin/hvd_gpu_tests", "build/bin/hvd_gpu_bench"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(path)
     (tmp_path / "build/lib/libhvd.so").symlink_to("libhvd.so.0")
     monkeypatch.setattr(script, "ROOT", tmp_path)
     monkeypatch.setattr(script, "PACKED", tmp_path / "build/packed")
     monkeypatch.setattr(script, "LIBRARY", tmp_path / "build/lib/libhvd.so")
+    monkeypatch.setattr(script, "XLA_LIBRARY", tmp_path / "build/lib/libhvd_xla.so")
     monkeypatch.setattr(script, "PROGRAMS", tuple(tmp_path / "build/bin" / name for name in ("hvd_gpu_tests", "hvd_gpu_bench")))
     monkeypatch.setattr(script.subprocess, "run", lambda *_, **__: argparse.Namespace(stdout="1234567\n"))
     script.pack(tmp_path / "gpu.tar")

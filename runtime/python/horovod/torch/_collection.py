@@ -98,7 +98,7 @@ class Collection:
         self.is_by_user = False  # the user has asked for that
         self.is_in_flight = False  # whether any was started, or waits for the others of its group
         self.special: List[Any] = []  # the gradients in flight that are not reduced in their own memory
-        self.casts: List[Any] = []  # the gradients in flight in another type, each with its tensor of that type
+        self.casts: List[Any] = []  # gradients in flight in another type: with the tensor of it, and its place
         self.places: Set[Place] = set()  # the devices and streams of the operations in flight on GPUs
         # The gradients that are in no group. It is replaced by a larger one when there are more, but not while any is
         # in flight.

@@ -97,20 +97,21 @@ _CASTS = {FP16Compressor: torch.float16, BF16Compressor: torch.bfloat16}
 _foreach_copy = getattr(torch, "_foreach_copy_", None)  # since torch 2.1
 
 
-def _cast_back(casts: Sequence[Tuple[torch.Tensor, torch.Tensor]], streams: Sequence[torch.cuda.Stream]) -> None:
-    """Writes reduced tensors into their gradients. `streams`: the current ones that are others than those on which the tensors
-    were made, and whose work torch must wait for before it uses their memory again."""
-    grads, reduced = [grad for grad, _ in casts], [cast for _, cast in casts]
+def _cast_back(
+    casts: Sequence[Tuple[torch.Tensor, torch.Tensor, Optional[Place]]], streams: Dict[Place, torch.cuda.Stream]
+) -> None:
+    """Writes reduced tensors into their gradients. `streams`: the current one of each place that has another, whose work torch
+    must wait for before it uses the tensors' memory again."""
+    grads, reduced = [grad for grad, _, _ in casts], [cast for _, cast, _ in casts]
     with torch.no_grad():
         if _foreach_copy is not None:
             _foreach_copy(grads, reduced)
         else:
-            for grad, cast in casts:
+            for grad, cast in zip(grads, reduced):
                 grad.copy_(cast)
-    for stream in streams:
-        for cast in reduced:
-            if cast.device == stream.device:
-                cast.record_stream(stream)
+    for _, cast, place in casts if streams else ():
+        if place in streams:
+            cast.record_stream(streams[place])
 
 
 # The hook of each parameter that has one.
@@ -187,12 +188,13 @@ class _Gradient:
             and grad.layout is torch.strided
             and (grad.is_contiguous() if self.format is None else grad.is_contiguous(memory_format=self.format))
         ):
-            if not grad.is_cpu:
-                self._work_at(place_of(grad))
+            place = None if grad.is_cpu else place_of(grad)
+            if place is not None:
+                self._work_at(place)
             held = grad
             if self.cast is not None:
                 held = grad.detach().to(self.cast)
-                self.common.casts.append((grad, held))
+                self.common.casts.append((grad, held, place))
             memory = self.plan.memory
             memory[0] = memory[1] = held.data_ptr()
             self.grad = held
@@ -238,7 +240,7 @@ class _Gradient:
             self.dtype, self.device, self.shape, self.cast = grad.dtype, grad.device, grad.shape, cast
             self.grad = grad if cast is None else compressed
             if cast is not None:
-                self.common.casts.append((grad, compressed))
+                self.common.casts.append((grad, compressed, target.place))
         else:
             self.dtype = None  # so that the next gradient comes here again
             self.grad = target
@@ -486,7 +488,8 @@ class Reducer:
         casts, common.casts = common.casts, []
         if failure is None:
             # Each operation was started on the stream that its hook had, which need not be the step's.
-            streams = [stream for stream in map(follow, common.places) if stream is not None]
+            followed = {place: follow(place) for place in common.places}
+            streams = {place: stream for place, stream in followed.items() if stream is not None}
             if casts:
                 _cast_back(casts, streams)
         special, common.special = common.special, []
