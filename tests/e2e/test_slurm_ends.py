@@ -89,8 +89,8 @@ def test_a_job_whose_time_is_over_saves_its_state_and_begins_anew(slurm, batch, 
     assert f"hvdrun got SIG{signal_name}" in text
     assert re.search(rf"Slurm's job {batch.number} is RUNNING, and has \d+:\d\d left", text)
     assert f"Slurm's job {batch.number} goes back into the queue" in text
-    # Slurm would wait for two minutes.
-    slurm.run("scontrol", "update", f"JobId={batch.number}", "StartTime=now")
+    # Slurm would wait for two minutes. It kills a job that starts in the very second in which it has ended.
+    slurm.run("scontrol", "update", f"JobId={batch.number}", "StartTime=now+3")
     batch.wait_for_state("COMPLETED")
     assert batch.text().count("began anew") == 2
 

@@ -104,8 +104,8 @@ class Ranks:
             return self.table.add(name, self.through_host[2], "'operations, 2 ranks' went through the host anyway")
         return self._cases(name, 2, HOROVOD_GPU_OPERATIONS="none")
 
-    def _cases(self, name, size, script=CASES, **environment):
-        told = self.run(size, script, self.way, **environment)
+    def _cases(self, name, size, script=None, **environment):
+        told = self.run(size, script or CASES, self.way, **environment)
         reports = [report or {} for report in told.reports]
         cases = list(dict.fromkeys(case for report in reports for case in report))
         good = [case for case in cases if all(report.get(case) == "ok" for report in reports)]
