@@ -81,12 +81,12 @@ Result<SocketAddress> parse_place(const std::string& text) {
   return address;
 }
 
-// Where the portal finds jobs of the service.
+// ServiceJobs gives the portal the jobs of the service.
 class ServiceJobs {
  public:
   explicit ServiceJobs(ServicePlace& place) : place_(place) {}
 
-  // Those that have not ended stand first; the newest first of each.
+  // Returns the jobs that have not ended, and then those that have; the newest stand first in both parts.
   Result<PortalView> view() {
     PortalView view;
     HVD_TRY_ASSIGN(view.clusters, place_.store.clusters());

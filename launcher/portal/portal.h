@@ -32,7 +32,7 @@ class Portal {
   HttpAnswer answer(const HttpRequest& request);
   // Returns those of the topics that have changed since their pages were given out, or since the last call.
   std::set<std::string> news(const std::set<std::string>& topics);
-  // What a stream says then.
+  // The server sends this on the stream of a topic that has news.
   static constexpr const char* kNews = "data: new\n\n";
 
  private:

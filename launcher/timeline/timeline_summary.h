@@ -9,7 +9,7 @@
 namespace hvd::launch {
 
 struct TimelineSummary {
-  // What operations of one kind, on one tensor, or all together took.
+  // Share says what operations of one kind, on one tensor, or all together took.
   struct Share {
     std::string name;
     std::string operation;    // of a tensor: "allreduce"

@@ -15,7 +15,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// Of the machine with this index in the run.
+// Returns the name of the machine with this index in the run.
 std::string name_in(const HostRun& run, std::uint32_t index) {
   if (run.count == 1) {
     return run.before;

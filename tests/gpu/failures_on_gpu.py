@@ -41,7 +41,7 @@ def main():
             if what == "access":
                 hvd.allreduce_(tensor, name="loop")
             else:
-                hvd.allgather(torch.ones(64 << 20, device="cuda" if hvd.rank() else "cuda"), name="loop")
+                hvd.allgather(torch.ones(64 << 20, device="cuda"), name="loop")
         error = None
     except (HorovodInternalError, RuntimeError) as caught:
         error = caught

@@ -156,7 +156,6 @@ class Ranks:
         text = ", ".join(f"{name} {statistics.median(times):.0f} us" for name, times in told.reports[0].items())
         return self.table.add("latency, 1 rank", True, f"an allreduce, until the device is done: {text}{self.by(told)}")
 
-
     def steps(self, size):
         """DistributedDataParallel takes part where its own NCCL lets ranks share the GPU."""
         name = f"{MUST}a step of ResNet-50 takes no longer than DDP's, {ranks_text(size)}"

@@ -26,6 +26,6 @@ void fake_nccl_hang(const char* function, int begins, int rank);
 void fake_nccl_release();
 void fake_nccl_set_version(int version);
 void fake_nccl_set_silent(int is_silent);
-// From now on each call waits this long on the device, as with FAKE_NCCL_DELAY_US.
+// Lets each later call wait this long on the device, as FAKE_NCCL_DELAY_US does.
 void fake_nccl_set_delay_us(int delay_us);
 }

@@ -40,7 +40,7 @@ bool has(const HttpAnswer& answer, const std::string& part) {
   return answer.body.find(part) != std::string::npos;
 }
 
-// What the page's script asks for.
+// Returns the address that the page's script asks for.
 std::string stream_in(const HttpAnswer& page) {
   const std::string mark = "EventSource(\"";
   const std::size_t begin = page.body.find(mark) + mark.size();
