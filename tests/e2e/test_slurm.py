@@ -214,14 +214,15 @@ def test_ctrl_c_gives_the_ranks_their_grace(slurm, marker):
 def test_a_cancelled_job_ends_and_its_ranks_are_told(slurm, marker, tmp_path):
     name, value = marker.split("=")
     script = tmp_path / "job.sh"
-    script.write_text(f"#!/bin/sh\nexec {HVDRUN} sh -c 'trap \"echo told >>{tmp_path}/told; exit 0\" TERM; "
+    script.write_text(f"#!/bin/sh\nexec {HVDRUN} sh -c 'trap \"echo told \\$RANK >>{tmp_path}/told; exit 0\" TERM; "
                       f"echo up >>{tmp_path}/up; while :; do sleep 0.1; done'\n")
     sent = slurm.run("sbatch", "--parsable", "-N2", f"--output={tmp_path}/out", script, environment={name: value})
     assert sent.returncode == 0, sent.stderr
     wait_until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().count("up") == 2)
     slurm.run("scancel", sent.stdout.strip())
     assert not wait_until_gone(marker)
-    assert (tmp_path / "told").read_text().count("told") == 2
+    # Slurm signals the ranks itself, and the agent does: one of them may be told twice.
+    assert set((tmp_path / "told").read_text().splitlines()) == {"told 0", "told 1"}
     assert "hvdrun: " in (tmp_path / "out").read_text()
 
 
