@@ -53,7 +53,7 @@ EDGES = {
     "launcher/survey": ["launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
     # What an agent measures of its node while somebody watches the job.
     "launcher/sampling": ["launcher/wire", "launcher/process", IO, BASE],
-    "launcher/sampling/activity_reader.cpp": ["launcher/wire", "runtime/observe", BASE],
+    "launcher/sampling/activity_reader.cpp": ["launcher/wire", "runtime/observe", "runtime/core", BASE],
     "launcher/agent": ["launcher/sampling", "launcher/survey", "launcher/tree", "launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
     # Ways to a node: the interface and what all share, then those that run a command, then libssh2's.
     "launcher/transport": ["launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
@@ -88,7 +88,7 @@ EDGES = {
     "launcher/report": ["launcher/chart", "launcher/check", "launcher/state", "launcher/run", "launcher/transport", "launcher/placement", "launcher/job",
                         "runtime/bench", BASE],
     # A whole job: its steps one after the other, on the hosts that there are, with all ways to reach these.
-    "launcher/steps": ["launcher/tree", "launcher/page", "launcher/report", "launcher/state", "launcher/run", "launcher/joining", "launcher/sessions", "launcher/offers", "launcher/engines", "launcher/ssh",
+    "launcher/steps": ["launcher/jobfile", "launcher/tree", "launcher/page", "launcher/report", "launcher/state", "launcher/run", "launcher/joining", "launcher/sessions", "launcher/offers", "launcher/engines", "launcher/ssh",
                        "launcher/command", "launcher/transport", "launcher/logs", "launcher/placement", "launcher/job", "launcher/process", IO, BASE],
     # A job's page is made of the events that programs are told.
     "launcher/page": ["launcher/report", "launcher/samples", "launcher/run", "launcher/placement", "launcher/job", BASE],

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "launcher/page/page_text.h"
 #include "launcher/report/quantities.h"
@@ -87,6 +88,9 @@ void JobCurves::take(double at, const JobPicture& picture) {
     operations_ = std::max(operations_, rank.used.runtime.operations);
     operation_bytes_ = std::max(operation_bytes_, rank.used.runtime.bytes);
     bytes_per_s = std::max(bytes_per_s, rank.bytes_per_s);
+  }
+  if (std::vector<OperationRow> rows = operation_table(picture); !rows.empty()) {
+    operation_rows_ = std::move(rows);
   }
   if (!has_told || (!times_.empty() && at < times_.back() + std::max(step_, 0.001))) {
     return;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launcher/samples/job_picture.h"
+#include "launcher/samples/operation_table.h"
 
 namespace hvd::launch {
 
@@ -39,6 +40,7 @@ class JobCurves {
   [[nodiscard]] std::uint64_t operation_bytes() const { return operation_bytes_; }
   [[nodiscard]] std::uint64_t lines() const { return lines_; }
   [[nodiscard]] std::uint64_t output_bytes() const { return output_bytes_; }
+  [[nodiscard]] const std::vector<OperationRow>& operation_rows() const { return operation_rows_; }
   // Hosts whose mean is far from the others' (their median), one sentence each.
   [[nodiscard]] std::vector<std::string> outliers() const;
 
@@ -54,6 +56,7 @@ class JobCurves {
   Curve printed_lines_;
   std::uint64_t operations_ = 0;
   std::uint64_t operation_bytes_ = 0;
+  std::vector<OperationRow> operation_rows_;
   std::uint64_t lines_ = 0;
   std::uint64_t lines_before_ = 0;  // when the last point was made
   std::uint64_t output_bytes_ = 0;

@@ -86,6 +86,33 @@ std::string of_node(const NodeCurves& node, const Drawing& drawing) {
                                figures + "</div></div>\n";
 }
 
+// "12.3 s", and as a part of `all`.
+std::string share_text(double seconds, double all) {
+  constexpr double kPercent = 100;
+  return duration_text(seconds) + (all > 0 ? ", " + fixed_text(kPercent * seconds / all, 0) + " %" : "");
+}
+
+std::string of_operations(const std::vector<OperationRow>& rows, double length) {
+  if (rows.empty()) {
+    return "";
+  }
+  std::string text =
+      "<div class=\"scroll\"><table>\n<tr><th>Collectives</th><th class=\"number\">Number</th><th "
+      "class=\"number\">Bytes"
+      "</th><th class=\"number\">Time, and of the job</th><th class=\"number\">Waited for slower ranks, of it</th>"
+      "<th class=\"number\">Slowest rank</th></tr>\n";
+  for (const OperationRow& row : rows) {
+    text += "<tr><td>" + escaped(row.kind) + "</td>";
+    for (const std::string& cell :
+         {std::to_string(row.operations), amount(static_cast<double>(row.bytes)), share_text(row.lasted, length),
+          share_text(row.waited, row.lasted), row.slowest < 0 ? "" : std::to_string(row.slowest)}) {
+      text += "<td class=\"number\">" + cell + "</td>";
+    }
+    text += "</tr>\n";
+  }
+  return text + "</table></div>\n";
+}
+
 }  // namespace
 
 std::string page_curves(const JobCurves& curves, double length) {
@@ -110,14 +137,16 @@ std::string page_curves(const JobCurves& curves, double length) {
   for (const NodeCurves& node : curves.nodes()) {
     nodes += of_node(node, drawing);
   }
-  if (job.empty() && nodes.empty()) {
+  const std::string operations = of_operations(curves.operation_rows(), length);
+  if (job.empty() && nodes.empty() && operations.empty()) {
     return "";
   }
   std::string odd;
   for (const std::string& line : curves.outliers()) {
     odd += "<p class=\"warning\">" + escaped(line) + "</p>\n";
   }
-  return "<h2>What was used</h2>\n" + odd + (job.empty() ? "" : "<div class=\"curves\">\n" + job + "</div>\n") + nodes;
+  return "<h2>What was used</h2>\n" + odd + (job.empty() ? "" : "<div class=\"curves\">\n" + job + "</div>\n") +
+         operations + nodes;
 }
 
 }  // namespace hvd::launch

@@ -50,6 +50,15 @@ class MetricsWriter {
       }
     }
   }
+  using OfKind = std::function<double(const OperationSample&)>;
+  void kinds(const char* name, const char* help, const OfKind& of) {
+    begin(name, "counter", help);
+    for (const RankShown& rank : view_.ranks) {
+      for (const OperationSample& counts : rank.used.runtime.kinds) {
+        line(name, rank_labels(rank) + ",operation=\"" + escaped(counts.kind) + "\"", of(counts));
+      }
+    }
+  }
   void nodes(const char* name, const char* type, const char* help, const OfNode& of) {
     begin(name, type, help);
     for (const NodeShown& node : view_.nodes) {
@@ -127,6 +136,7 @@ Maybe if_runs_us(const RankShown& rank, double value) {
 }
 
 constexpr double kMsPerSecond = 1000;
+constexpr double kUsPerSecond = 1e6;
 
 double number(std::uint64_t count) {
   return static_cast<double>(count);
@@ -146,10 +156,16 @@ void write_ranks(MetricsWriter& out) {
             [](const RankShown& r) { return Maybe(number(r.lines)); });
   out.ranks("hvdrun_rank_output_bytes_total", "counter", "Bytes that the rank has printed.",
             [](const RankShown& r) { return Maybe(number(r.output_bytes)); });
-  out.ranks("hvdrun_rank_collectives_total", "counter", "Collective operations that the rank has finished.",
-            [](const RankShown& r) { return if_runs_us(r, number(r.used.runtime.operations)); });
-  out.ranks("hvdrun_rank_collective_bytes_total", "counter", "Bytes of the inputs of these operations.",
-            [](const RankShown& r) { return if_runs_us(r, number(r.used.runtime.bytes)); });
+  out.kinds("hvdrun_rank_collectives_total", "Collective operations that the rank has finished.",
+            [](const OperationSample& o) { return number(o.operations); });
+  out.kinds("hvdrun_rank_collective_bytes_total", "Bytes of the inputs of these operations.",
+            [](const OperationSample& o) { return number(o.bytes); });
+  out.kinds("hvdrun_rank_collective_seconds_total",
+            "Time from when the rank had asked for operations until they ended.",
+            [](const OperationSample& o) { return number(o.lasted_us) / kUsPerSecond; });
+  out.kinds("hvdrun_rank_collective_wait_seconds_total",
+            "Of this time, until the other ranks had asked too; not known of the quickest operations.",
+            [](const OperationSample& o) { return number(o.waited_us) / kUsPerSecond; });
   out.ranks("hvdrun_rank_collective_age_seconds", "gauge",
             "How long the operation that the rank is in has lasted; 0 where it is in none.",
             [](const RankShown& r) { return if_runs_us(r, number(r.used.runtime.for_ms) / kMsPerSecond); });

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -13,7 +14,9 @@
 
 #include <dirent.h>
 
+#include "runtime/core/op_kind.h"
 #include "runtime/observe/activity_page.h"
+#include "runtime/observe/ticks.h"
 
 namespace hvd::launch {
 namespace {
@@ -56,11 +59,42 @@ std::uint64_t now_ns() {
           .count());
 }
 
+// Microseconds for each tick since the page was opened; both clocks are the same in all processes of a machine.
+double us_per_tick(const ActivityPage& page) {
+  constexpr double kNsPerUs = 1000;
+  const std::uint64_t ticks = ticks_between(page.opened_ticks, ticks_now());
+  const std::uint64_t now = now_ns();
+  const std::uint64_t ns = now - std::min(now, page.opened_ns);
+  return ticks == 0 ? 0 : static_cast<double>(ns) / kNsPerUs / static_cast<double>(ticks);
+}
+
+// "process set add" for "PROCESS SET ADD".
+std::string kind_text(OpKind kind) {
+  std::string text = name_of(kind);
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+OperationSample counts_of(const ActivityPage& page, std::size_t kind, double us) {
+  const ActivityCounts& counts = page.counts.at(kind);
+  const ActivityCounts& quick = page.quick.at(kind);
+  const auto time = [us](std::uint64_t ticks) { return static_cast<std::uint64_t>(static_cast<double>(ticks) * us); };
+  return {kind_text(static_cast<OpKind>(kind)), counts.operations + quick.operations, counts.bytes + quick.bytes,
+          time(counts.lasted_ticks + quick.lasted_ticks), time(counts.waited_ticks)};
+}
+
 RuntimeSample sample_of(const PageCopy& first, const PageCopy& second) {
   const ActivityPage& page = second.page();
   RuntimeSample sample;
-  sample.operations = page.operations + page.quick_operations;
-  sample.bytes = page.bytes + page.quick_bytes;
+  const double us = us_per_tick(page);
+  for (std::size_t kind = 0; kind < page.counts.size(); ++kind) {
+    if (OperationSample counts = counts_of(page, kind, us); counts.operations != 0) {
+      sample.operations += counts.operations;
+      sample.bytes += counts.bytes;
+      sample.kinds.push_back(std::move(counts));
+    }
+  }
   const bool is_whole = waiting_part(first) == waiting_part(second) && page.turn % 2 == 0;
   if (is_whole && page.operation.front() != '\0') {
     constexpr std::uint64_t kNsPerMs = 1'000'000;
@@ -70,6 +104,23 @@ RuntimeSample sample_of(const PageCopy& first, const PageCopy& second) {
     sample.for_ms = (now - std::min(now, page.asked_ns)) / kNsPerMs;
   }
   return sample;
+}
+
+void add(RuntimeSample& sum, const RuntimeSample& more) {
+  sum.operations += more.operations;
+  sum.bytes += more.bytes;
+  for (const OperationSample& counts : more.kinds) {
+    const auto found = std::find_if(sum.kinds.begin(), sum.kinds.end(),
+                                    [&](const OperationSample& each) { return each.kind == counts.kind; });
+    if (found == sum.kinds.end()) {
+      sum.kinds.push_back(counts);
+      continue;
+    }
+    found->operations += counts.operations;
+    found->bytes += counts.bytes;
+    found->lasted_us += counts.lasted_us;
+    found->waited_us += counts.waited_us;
+  }
 }
 
 // Calls `take` with each page that the process has open.
@@ -110,9 +161,7 @@ std::optional<RuntimeSample> ActivityReader::read(pid_t root, const std::vector<
     const auto last = read_once(page.file.get());
     if (!last || last->page().has_ended != 0) {
       if (last) {
-        const RuntimeSample ended = sample_of(*last, *last);
-        page.past_operations += ended.operations;
-        page.past_bytes += ended.bytes;
+        add(page.past, sample_of(*last, *last));
       }
       page.file.reset();
       page.pause = page.until_look = 0;
@@ -132,8 +181,7 @@ std::optional<RuntimeSample> ActivityReader::read(pid_t root, const std::vector<
     return std::nullopt;
   }
   RuntimeSample sample = sample_of(*first, *second);
-  sample.operations += page.past_operations;
-  sample.bytes += page.past_bytes;
+  add(sample, page.past);
   return sample;
 }
 

@@ -30,8 +30,7 @@ class ActivityReader {
     int until_look = 0;
     // What the pages before have counted: a rank that leaves its job and joins it again has a new page, and counts
     // never go back.
-    std::uint64_t past_operations = 0;
-    std::uint64_t past_bytes = 0;
+    RuntimeSample past;
   };
 
   static void look(Page& page, const std::vector<pid_t>& processes);

@@ -131,13 +131,21 @@ json json_of(const RankShown& rank) {
   }
   if (rank.is_sampled && rank.used.has_runtime) {
     const RuntimeSample& runtime = rank.used.runtime;
+    json kinds = json::object();
+    for (const OperationSample& counts : runtime.kinds) {
+      kinds[counts.kind] = {{"operations", counts.operations},
+                            {"bytes", counts.bytes},
+                            {"lasted_s", static_cast<double>(counts.lasted_us) / 1e6},
+                            {"waited_s", static_cast<double>(counts.waited_us) / 1e6}};
+    }
     object["libhvd"] = {{"operations", runtime.operations},
                         {"bytes", runtime.bytes},
                         {"bytes_per_s", rank.bytes_per_s},
                         {"operations_per_s", rank.operations_per_s},
                         {"operation", runtime.operation},
                         {"tensor", runtime.tensor},
-                        {"for_s", static_cast<double>(runtime.for_ms) / 1000}};
+                        {"for_s", static_cast<double>(runtime.for_ms) / 1000},
+                        {"kinds", std::move(kinds)}};
   }
   return object;
 }

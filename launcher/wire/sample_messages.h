@@ -20,15 +20,27 @@ struct WatchMessage {
   static Result<WatchMessage> decode(std::string_view body);
 };
 
-// What a rank's libhvd says of itself.
-struct RuntimeSample {
+// What a rank's operations of one kind have come to.
+struct OperationSample {
+  std::string kind;              // "allreduce"
   std::uint64_t operations = 0;  // finished
   std::uint64_t bytes = 0;       // of their inputs
-  std::string operation;         // that runs or waits now: "allreduce"; empty: none
-  std::string tensor;            // its name, which may be cut
-  std::uint64_t for_ms = 0;      // how long it has lasted
+  std::uint64_t lasted_us = 0;   // from when the rank had asked until they were done
+  std::uint64_t waited_us = 0;   // of these, until the other ranks had asked too; not known of the quickest ones
 
-  static void fields(auto& m, auto& walk) { walk(m.operations, m.bytes, m.operation, m.tensor, m.for_ms); }
+  static void fields(auto& m, auto& walk) { walk(m.kind, m.operations, m.bytes, m.lasted_us, m.waited_us); }
+};
+
+// What a rank's libhvd says of itself.
+struct RuntimeSample {
+  std::uint64_t operations = 0;        // finished
+  std::uint64_t bytes = 0;             // of their inputs
+  std::string operation;               // that runs or waits now: "allreduce"; empty: none
+  std::string tensor;                  // its name, which may be cut
+  std::uint64_t for_ms = 0;            // how long it has lasted
+  std::vector<OperationSample> kinds;  // that the rank has used
+
+  static void fields(auto& m, auto& walk) { walk(m.operations, m.bytes, m.operation, m.tensor, m.for_ms, m.kinds); }
 };
 
 // A rank's process and all that it has started and that still runs.

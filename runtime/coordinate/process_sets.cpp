@@ -1,5 +1,6 @@
 #include "runtime/coordinate/process_sets.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "runtime/backend/cpu_backend.h"
@@ -18,15 +19,23 @@ Result<std::unique_ptr<Backend>> make_backend(BackendMaker* maker, const Tuning&
 
 void count_step(SetCounters& counters, std::span<PendingOp* const> ops, std::uint64_t known_at, std::uint64_t began) {
   SetCounters::Step step;
-  step.move_ticks = ticks_between(began, ticks_now());
+  const std::uint64_t now = ticks_now();
+  step.move_ticks = ticks_between(began, now);
+  std::uint64_t asked_at = 0;  // when this rank had asked for all of them
   for (const PendingOp* op : ops) {
     if (op->asked_at == 0) {
       continue;  // a stand-in, which this rank did not ask for
     }
+    step.kind = op->what.kind;
+    asked_at = std::max(asked_at, op->asked_at);
     ++step.operations;
     step.bytes += has_no_tensor(op->what.kind) ? 0 : input_bytes(op->what);
     step.negotiate_ticks += ticks_between(op->asked_at, known_at);
     step.wait_ticks += ticks_between(known_at, began);
+  }
+  if (asked_at != 0) {
+    step.lasted_ticks = ticks_between(asked_at, now);
+    step.waited_ticks = ticks_between(asked_at, known_at);
   }
   counters.add(step);
 }

@@ -113,13 +113,15 @@ bool EngineCore::try_quick(const SetPlace& set, int process_set, const QuickOp& 
   if (set.quick == nullptr || !queue_->enter_alone(process_set, op.name)) {
     return false;
   }
-  const std::uint64_t began = trace_.is_on() ? ticks_now() : 0;
+  const bool is_timed = set.counters->times_quick(op.kind);
+  const bool is_traced = trace_.is_on();
+  const std::uint64_t began = is_timed || is_traced ? ticks_now() : 0;
   const bool is_done = set.quick->try_run(op);
-  if (is_done && began != 0) {
+  if (is_done && is_traced) {
     trace_.quick(process_set, op, began);
   }
   if (is_done) {
-    set.counters->add_quick(op.size_bytes);
+    set.counters->add_quick(op.kind, op.size_bytes, is_timed ? ticks_between(began, ticks_now()) : 0);
   }
   queue_->leave_alone();
   return is_done;

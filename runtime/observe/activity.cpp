@@ -36,6 +36,7 @@ Activity::Activity(int rank) : memory_(::memfd_create(ActivityPage::kFileName, M
   }
   page_->rank = rank;
   page_->opened_ns = now_ns();
+  page_->opened_ticks = ticks_now();
 }
 
 Activity::~Activity() {
@@ -43,6 +44,14 @@ Activity::~Activity() {
   if (page_ != &own_) {
     ::munmap(page_, sizeof(ActivityPage));
   }
+}
+
+void Activity::add(const Step& step) {
+  ActivityCounts& counts = page_->counts[static_cast<std::size_t>(step.kind)];
+  raise(counts.operations, step.operations);
+  raise(counts.bytes, step.bytes);
+  raise(counts.lasted_ticks, step.lasted_ticks);
+  raise(counts.waited_ticks, step.waited_ticks);
 }
 
 void Activity::show(OpKind kind, std::string_view name, std::uint64_t asked_at_ticks) {

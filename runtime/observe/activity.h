@@ -23,23 +23,40 @@ class Activity {
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  void add(std::uint64_t operations, std::uint64_t bytes) {
-    raise(page_->operations, operations);
-    raise(page_->bytes, bytes);
+  struct Step {
+    OpKind kind = OpKind::kAllreduce;
+    std::uint64_t operations = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t lasted_ticks = 0;
+    std::uint64_t waited_ticks = 0;
+  };
+  void add(const Step& step);
+  // The next quick operation of this kind is to be timed. The smallest ones last less than a microsecond, so a clock is
+  // not read for each.
+  [[nodiscard]] bool times_quick(OpKind kind) const {
+    return quick_of(kind).operations.load(std::memory_order_relaxed) % kQuickPerClock == 0;
   }
-  void add_quick(std::uint64_t bytes) {
-    raise(page_->quick_operations, 1);
-    raise(page_->quick_bytes, bytes);
+  // `lasted_ticks`: 0 where it was not timed.
+  void add_quick(OpKind kind, std::uint64_t bytes, std::uint64_t lasted_ticks) {
+    ActivityCounts& counts = quick_of(kind);
+    raise(counts.operations, 1);
+    raise(counts.bytes, bytes);
+    if (lasted_ticks != 0) {
+      raise(counts.lasted_ticks, lasted_ticks * kQuickPerClock);
+    }
   }
   // The rank waits for this operation.
   void show(OpKind kind, std::string_view name, std::uint64_t asked_at_ticks);
   void clear();
 
  private:
+  static constexpr std::uint64_t kQuickPerClock = 16;
+
   using Count = std::atomic<std::uint64_t>;
   static void raise(Count& count, std::uint64_t by) {
     count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
+  [[nodiscard]] ActivityCounts& quick_of(OpKind kind) const { return page_->quick[static_cast<std::size_t>(kind)]; }
   void write(std::string_view operation, std::string_view tensor, std::uint64_t asked_ns);
 
   const TickScale scale_;

@@ -10,23 +10,35 @@
 #include <atomic>
 #include <cstdint>
 
+#include "runtime/core/op_kind.h"
+
 namespace hvd {
+
+// What one kind of operation has come to. Its writer is one thread at a time.
+struct ActivityCounts {
+  std::atomic<std::uint64_t> operations = 0;  // finished without error
+  std::atomic<std::uint64_t> bytes = 0;       // of their inputs
+  // From when this rank had asked for all operations of a step until the step was done, or, on a device, launched.
+  // Fused operations share a step.
+  std::atomic<std::uint64_t> lasted_ticks = 0;
+  std::atomic<std::uint64_t> waited_ticks = 0;  // of these, until the other ranks had asked too
+};
 
 struct ActivityPage {
   static constexpr const char* kFileName = "hvd-activity";
   static constexpr std::uint32_t kMagic = 0x41647668;  // "hvdA"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::int32_t rank = -1;                     // of the job
-  std::atomic<std::uint32_t> has_ended = 0;   // 1: the rank has left the job
-  std::uint64_t opened_ns = 0;                // CLOCK_MONOTONIC
-  std::atomic<std::uint64_t> operations = 0;  // finished without error
-  std::atomic<std::uint64_t> bytes = 0;       // of their inputs
-  // The same for operations of the quick path, which another thread may write.
-  std::atomic<std::uint64_t> quick_operations = 0;
-  std::atomic<std::uint64_t> quick_bytes = 0;
+  std::int32_t rank = -1;                             // of the job
+  std::atomic<std::uint32_t> has_ended = 0;           // 1: the rank has left the job
+  std::uint64_t opened_ns = 0;                        // CLOCK_MONOTONIC
+  std::uint64_t opened_ticks = 0;                     // at the same time (ticks.h)
+  std::array<ActivityCounts, kOpKindCount> counts{};  // by OpKind
+  // The same for operations of the quick path, which another thread may write. Only every 16th of them reads a clock,
+  // and counts for 16; how much of it was waiting is not known.
+  std::array<ActivityCounts, kOpKindCount> quick{};
 
   // The oldest operation that this rank waits for; of operations that nobody needs to wait for nothing is known.
   std::atomic<std::uint32_t> turn = 0;  // odd while the fields below change
@@ -36,6 +48,6 @@ struct ActivityPage {
 };
 
 // The same on both sides, which may be of different processors' compilers or versions.
-static_assert(sizeof(ActivityPage) == 192 && std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(sizeof(ActivityPage) == 872 && std::atomic<std::uint64_t>::is_always_lock_free);
 
 }  // namespace hvd

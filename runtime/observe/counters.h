@@ -36,20 +36,25 @@ class SetCounters {
   explicit SetCounters(std::shared_ptr<Activity> activity) : activity_(std::move(activity)) {}
 
   struct Step {
+    OpKind kind = OpKind::kAllreduce;
     std::uint64_t operations = 0;
     std::uint64_t bytes = 0;
     std::uint64_t negotiate_ticks = 0;
     std::uint64_t wait_ticks = 0;
     std::uint64_t move_ticks = 0;
+    // Of the step, not summed over its operations: see ActivityCounts.
+    std::uint64_t lasted_ticks = 0;
+    std::uint64_t waited_ticks = 0;
   };
   void add(const Step& step);
-  // Adds an operation that took the quick path; it is too short to be worth reading a clock. One thread at a time calls
-  // this too, but it may be another one than the thread that runs the engine.
-  void add_quick(std::uint64_t bytes) {
+  // Adds an operation that took the quick path; `lasted_ticks` is 0 unless times_quick() asked for it. One thread at a
+  // time calls these too, but it may be another one than the thread that runs the engine.
+  void add_quick(OpKind kind, std::uint64_t bytes, std::uint64_t lasted_ticks) {
     raise(quick_operations_, 1);
     raise(quick_bytes_, bytes);
-    activity_->add_quick(bytes);
+    activity_->add_quick(kind, bytes, lasted_ticks);
   }
+  [[nodiscard]] bool times_quick(OpKind kind) const { return activity_->times_quick(kind); }
   void add_asked(std::uint64_t requests, std::uint64_t known) {
     raise(requests_, requests);
     raise(known_, known);

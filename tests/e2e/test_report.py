@@ -1,13 +1,15 @@
 """hvdrun --report: the page of a job, as its file is and as a browser shows it."""
 
 import html.parser
+import os
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from hvdrun import hvdrun, read_until, start
+from hvdrun import LIBHVD, PYTHON, hvdrun, program, read_until, start
 from lab import wait_until
 from patience import PATIENCE
 
@@ -89,6 +91,18 @@ def test_the_page_of_a_running_job_draws_what_its_host_uses(tmp_path):
     page = Page(path)
     for name in ("CPU", "Memory", "2 lines"):
         assert name in page.text.split("What was used")[1], page.text
+
+
+def test_the_page_has_the_collectives_and_the_rank_that_the_others_waited_for(tmp_path):
+    path = tmp_path / "job.html"
+    done = hvdrun("-np", 3, "--report", path, *PYTHON, program("waits_for_slow.py"), path, "<td>allreduce</td>",
+                  env={**os.environ, "HVD_LIBRARY": LIBHVD})
+    assert done.returncode == 0, done.stderr
+    row = re.search(r"<tr><td>allreduce</td>(.*?)</tr>", path.read_text())[1]
+    cells = re.findall(r'<td class="number">([^<]*)</td>', row)
+    assert int(cells[0]) > 10 and cells[1].endswith("B") and cells[4] == "1", cells
+    waited = int(re.search(r", (\d+) %$", cells[3])[1])
+    assert 30 < waited <= 100, cells
 
 
 def test_starts_of_a_job_that_begins_anew_are_on_one_page(tmp_path):

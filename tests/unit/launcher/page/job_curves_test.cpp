@@ -27,7 +27,7 @@ JobPicture picture_of(const std::vector<double>& cores, std::uint64_t lines = 0)
     rank.state = "running";
     rank.lines = lines;
     rank.bytes_per_s = 1000.0 * static_cast<double>(i);
-    rank.used.runtime = {10 * (i + 1), 4000 * (i + 1), "", "", 0};
+    rank.used.runtime = {10 * (i + 1), 4000 * (i + 1), "", "", 0, {}};
     picture.ranks.push_back(rank);
   }
   return picture;
@@ -101,6 +101,19 @@ TEST_CASE("curves: a host that is far from the others is named, of two none is")
   CHECK(pair.outliers().empty());
 }
 
+TEST_CASE("curves: a table of the collectives by kind, also where there are too few points for a line") {
+  JobCurves curves;
+  JobPicture picture = picture_of({1, 1});
+  picture.ranks[0].used.runtime.kinds = {{"allreduce", 20, 4096, 3'000'000, 1'000'000}};
+  picture.ranks[1].used.runtime.kinds = {{"allreduce", 20, 4096, 1'000'000, 0}};
+  curves.take(1, picture);
+  const std::string section = page_curves(curves, 4);
+  CHECK(has(section,
+            "<tr><td>allreduce</td><td class=\"number\">20</td><td class=\"number\">4.0 KiB</td>"
+            "<td class=\"number\">2.00 s, 50 %</td><td class=\"number\">1.00 s, 50 %</td>"
+            "<td class=\"number\">1</td></tr>"));
+}
+
 TEST_CASE("curves: the section has a drawing for each host, escapes names, and is empty where nothing is known") {
   CHECK(page_curves(JobCurves(), 10).empty());
   JobCurves curves;
@@ -116,6 +129,7 @@ TEST_CASE("curves: the section has a drawing for each host, escapes names, and i
   CHECK(has(section, "Memory <span class=\"dim\">at most 4.0 GiB of 16 GiB</span>"));
   CHECK(has(section, "Collectives"));
   CHECK(has(section, "8 lines"));
+  CHECK_FALSE(has(section, "Slowest rank"));
   CHECK_FALSE(has(section, "nan"));
 }
 

@@ -320,7 +320,7 @@ TEST_CASE("a rank that waits for too long makes hvdrun ask all nodes where their
   JobScenario job;
   job.spec.stall_after = 60s;
   SampleMessage sample;
-  sample.ranks.push_back({0, 1, 0, 0, true, {1, 8, "allreduce", "x", 60'000}});
+  sample.ranks.push_back({0, 1, 0, 0, true, {1, 8, "allreduce", "x", 60'000, {}}});
   job.at(70s, [&] { job.node(1).say(AgentMessage::kSample, sample.encode()); });
   job.at(200s, [&] { job.node(1).exit(0, exited(0)), job.node(2).exit(1, exited(0)); });
   CHECK(job.run() == 0);

@@ -23,7 +23,13 @@ SampleMessage sample_at(std::uint64_t at_ms, std::uint64_t cpu_ms, std::uint64_t
   SampleMessage sample;
   sample.at_ms = at_ms;
   sample.cpu_ms = cpu_ms;
-  sample.ranks.push_back({0, 1, cpu_ms, 1U << 20U, true, {bytes / 8, bytes, "allreduce", "x", 10}});
+  sample.ranks.push_back(
+      {0,
+       1,
+       cpu_ms,
+       1U << 20U,
+       true,
+       {bytes / 8, bytes, "allreduce", "x", 10, {{"allreduce", bytes / 8, bytes, 1500000, 250000}}}});
   return sample;
 }
 
@@ -84,7 +90,7 @@ TEST_CASE("who is not in the operation in which most wait stands out") {
   for (RankShown& rank : view.ranks) {
     rank.is_sampled = true;
     rank.used.has_runtime = true;
-    rank.used.runtime = {1, 1, "allreduce", "x", 5000};
+    rank.used.runtime = {1, 1, "allreduce", "x", 5000, {}};
   }
   CHECK(marked(view) == std::vector<std::string>{"", "", ""});
   view.ranks[2].used.runtime = {};
@@ -129,6 +135,14 @@ TEST_CASE("metrics have help, type and escaped labels in either form") {
                   "hvdrun_rank_cpu_seconds_total{job=\"c0ffee00\",node=\"node\\\"1\",rank=\"0\"} 0.5\n") !=
         std::string::npos);
   CHECK(text.find("hvdrun_ranks{job=\"c0ffee00\",state=\"running\"} 2\n") != std::string::npos);
+  const std::string labels = "{job=\"c0ffee00\",node=\"node\\\"1\",rank=\"0\",operation=\"allreduce\"} ";
+  for (const char* line :
+       {"collectives_total", "collective_bytes_total", "collective_seconds_total", "collective_wait_seconds_total"}) {
+    CHECK(text.find("# TYPE hvdrun_rank_" + std::string(line) + " counter\nhvdrun_rank_" + line + labels) !=
+          std::string::npos);
+  }
+  CHECK(text.find("hvdrun_rank_collective_seconds_total" + labels + "1.5\n") != std::string::npos);
+  CHECK(text.find("hvdrun_rank_collective_wait_seconds_total" + labels + "0.25\n") != std::string::npos);
   CHECK(text.find("# EOF") == std::string::npos);
   const std::string open = metrics_text(view, MetricsForm::kOpenMetrics);
   CHECK(open.find("# TYPE hvdrun_rank_cpu_seconds counter\nhvdrun_rank_cpu_seconds_total{") != std::string::npos);

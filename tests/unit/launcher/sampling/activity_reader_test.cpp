@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
 
 #include <doctest/doctest.h>
@@ -21,8 +22,8 @@ std::optional<RuntimeSample> read(ActivityReader& reader) {
 
 TEST_CASE("what libhvd says of itself is read: counts, and the operation that the rank waits for") {
   Activity activity(0);
-  activity.add(3, 300);
-  activity.add_quick(4);
+  activity.add({OpKind::kAllreduce, 3, 300, 50, 20});
+  activity.add_quick(OpKind::kBarrier, 4, 0);
   ActivityReader reader;
   auto sample = read(reader);
   REQUIRE(sample);
@@ -45,22 +46,54 @@ TEST_CASE("what libhvd says of itself is read: counts, and the operation that th
   CHECK(read(reader)->operation.empty());
 }
 
+TEST_CASE("times of operations by kind: all of a step's, and sixteen times that of a quick one that was timed") {
+  Activity activity(0);
+  const std::uint64_t began = ticks_now();
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(30)) {
+  }
+  const std::uint64_t ticks = ticks_now() - began;
+  const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  activity.add({OpKind::kAllgather, 1, 8, ticks, ticks / 2});
+  CHECK(activity.times_quick(OpKind::kAllreduce));
+  activity.add_quick(OpKind::kAllreduce, 4, ticks);
+  CHECK_FALSE(activity.times_quick(OpKind::kAllreduce));
+  CHECK(activity.times_quick(OpKind::kBarrier));
+  for (int i = 0; i < 15; ++i) {
+    activity.add_quick(OpKind::kAllreduce, 4, 0);
+  }
+  CHECK(activity.times_quick(OpKind::kAllreduce));
+  ActivityReader reader;
+  const auto sample = read(reader);
+  REQUIRE((sample && sample->kinds.size() == 2));
+  const OperationSample& quick = sample->kinds[0];
+  const OperationSample& engine = sample->kinds[1];
+  CHECK((quick.kind == "allreduce" && quick.operations == 16 && quick.bytes == 64 && quick.waited_us == 0));
+  CHECK(static_cast<double>(quick.lasted_us) == doctest::Approx(16 * us).epsilon(0.3));
+  CHECK(static_cast<double>(engine.lasted_us) == doctest::Approx(us).epsilon(0.3));
+  CHECK(static_cast<double>(engine.waited_us) == doctest::Approx(us / 2).epsilon(0.3));
+}
+
 TEST_CASE("a rank that leaves its job and joins it again goes on counting, and none is read where none is") {
   ActivityReader reader;
   CHECK(!read(reader));
   auto activity = std::make_unique<Activity>(0);
-  activity->add(5, 50);
+  activity->add({OpKind::kAllreduce, 5, 50, 0, 0});
   CHECK(read(reader)->operations == 5);
   activity.reset();
   CHECK(!read(reader));
   Activity next(0);
-  next.add(2, 20);
+  next.add({OpKind::kAllreduce, 2, 20, 0, 0});
+  next.add({OpKind::kAllgather, 1, 8, 0, 0});
   const auto sample = read(reader);
   REQUIRE(sample);
-  CHECK(sample->operations == 7);
-  CHECK(sample->bytes == 70);
+  CHECK(sample->operations == 8);
+  CHECK(sample->bytes == 78);
+  REQUIRE(sample->kinds.size() == 2);
+  CHECK((sample->kinds[0].kind == "allreduce" && sample->kinds[0].operations == 7 && sample->kinds[0].bytes == 70));
+  CHECK((sample->kinds[1].kind == "allgather" && sample->kinds[1].operations == 1));
   reader.keep({});
-  CHECK(read(reader)->operations == 2);
+  CHECK(read(reader)->operations == 3);
 }
 
 }  // namespace hvd::launch

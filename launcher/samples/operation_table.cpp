@@ -1,0 +1,72 @@
+#include "launcher/samples/operation_table.h"
+
+#include <algorithm>
+#include <map>
+
+namespace hvd::launch {
+namespace {
+
+constexpr double kUsPerSecond = 1e6;
+// The slowest rank is named where the others waited for so much of their time, and for so long, at least.
+constexpr double kNamedShare = 0.1;
+constexpr double kNamedSeconds = 0.05;
+
+struct OfRank {
+  int rank;
+  const OperationSample* counts;
+};
+
+double seconds(std::uint64_t us) {
+  return static_cast<double>(us) / kUsPerSecond;
+}
+
+// Seconds in one operation. A rank of an elastic job may have joined late, so sums alone cannot be compared.
+double mean_of(const OperationSample& counts) {
+  return seconds(counts.lasted_us) / static_cast<double>(std::max<std::uint64_t>(counts.operations, 1));
+}
+
+OperationRow row_of(const std::string& kind, const std::vector<OfRank>& ranks) {
+  OperationRow row;
+  row.kind = kind;
+  const auto quickest = std::min_element(ranks.begin(), ranks.end(), [](const OfRank& a, const OfRank& b) {
+    return mean_of(*a.counts) < mean_of(*b.counts);
+  });
+  double excess = 0;  // over the quickest one
+  for (const OfRank& each : ranks) {
+    const OperationSample& counts = *each.counts;
+    row.operations = std::max(row.operations, counts.operations);
+    row.bytes = std::max(row.bytes, counts.bytes);
+    const double more = (mean_of(counts) - mean_of(*quickest->counts)) * static_cast<double>(counts.operations);
+    row.lasted += seconds(counts.lasted_us);
+    row.waited += std::max(seconds(counts.waited_us), more);
+    excess += more;
+  }
+  const auto count = static_cast<double>(ranks.size());
+  row.lasted /= count;
+  row.waited /= count;
+  excess /= count;
+  if (excess > kNamedShare * row.lasted && excess > kNamedSeconds) {
+    row.slowest = quickest->rank;
+  }
+  return row;
+}
+
+}  // namespace
+
+std::vector<OperationRow> operation_table(const JobPicture& job) {
+  std::map<std::string, std::vector<OfRank>> by_kind;
+  for (const RankShown& rank : job.ranks) {
+    for (const OperationSample& counts : rank.used.runtime.kinds) {
+      by_kind[counts.kind].push_back({rank.rank, &counts});
+    }
+  }
+  std::vector<OperationRow> rows;
+  for (const auto& [kind, ranks] : by_kind) {
+    rows.push_back(row_of(kind, ranks));
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const OperationRow& a, const OperationRow& b) { return a.lasted > b.lasted; });
+  return rows;
+}
+
+}  // namespace hvd::launch
