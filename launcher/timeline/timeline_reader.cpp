@@ -167,6 +167,10 @@ void TimelineReader::add_event(const Json& event) {
   const double at = time->get<double>();
   first_ = first_ < 0 ? at : std::min(first_, at);
   last_ = std::max(last_, at);
+  if (kind == "X" && event.contains("dur") && !names_.contains(pid)) {  // a stage between hosts, in a row of its own
+    add_stage(name, at, event["dur"]);
+    return;
+  }
   const bool is_tensor = kind == "B" || kind == "E" || (kind == "X" && names_.contains(pid));
   if (!is_tensor) {
     return;
@@ -179,6 +183,14 @@ void TimelineReader::add_event(const Json& event) {
   } else if (const auto rank = parse_number<int>(name, 0, kMostRank); rank) {
     ask(tensor, *rank, at);
   }
+}
+
+void TimelineReader::add_stage(const std::string& name, double at, const Json& duration) {
+  const double ended = at + (duration.is_number() ? std::max(0.0, duration.get<double>()) : 0);
+  auto& [count, spans] = phases_[name];
+  ++count;
+  spans.add(at, ended);
+  last_ = std::max(last_, ended);
 }
 
 void TimelineReader::begin(Tensor& tensor, const std::string& name, double at) {

@@ -61,6 +61,7 @@ class TimelineReader {
   void add_event(const nlohmann::json& event);
   void begin(Tensor& tensor, const std::string& name, double at);
   void end(Tensor& tensor, double at, const nlohmann::json& event);
+  void add_stage(const std::string& name, double at, const nlohmann::json& duration);
   void ask(Tensor& tensor, int rank, double at);
   void end_negotiation(Tensor& tensor, double at);
   void end_operation(Tensor& tensor, const Open& ended, double at, std::uint64_t bytes);

@@ -16,6 +16,7 @@
 #include "runtime/base/result.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/piece.h"
+#include "runtime/core/stage_sink.h"
 
 namespace hvd {
 
@@ -24,6 +25,10 @@ class Mesh;
 class Backend {
  public:
   virtual ~Backend() = default;
+
+  // Tells the sink (null: nobody) of the stages of what follows; the sink must outlive the backend. Called before the
+  // first operation.
+  virtual void trace_to(StageSink* /*sink*/) {}
 
   // Reduces data[count] in place; op is kSum, kMin, kMax or kProduct (the engine does averages and scales). The result
   // is bitwise the same on every rank, and from run to run for the same placement.

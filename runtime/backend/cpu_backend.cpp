@@ -157,6 +157,11 @@ CpuBackend::CpuBackend(Mesh& mesh, const Tuning& tuning)
       node_(mesh.shm().get(), tuning),
       leaders_(leader_peers(mesh), map_.node_index, looks_of(mesh), tuning) {}
 
+void CpuBackend::trace_to(StageSink* sink) {
+  sink_ = map_.node_count > 1 ? sink : nullptr;
+  wire_.trace_to(sink_);
+}
+
 Result<void> CpuBackend::broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) {
   HVD_CHECK(root >= 0 && root < map_.size);
   const auto& nodes = map_.node_of_rank;
@@ -169,6 +174,7 @@ Result<void> CpuBackend::broadcast(void* data, std::size_t size_bytes, int root,
     HVD_TRY(node_.broadcast(data, size_bytes, local_root, interrupt));
   }
   if (map_.is_leader()) {
+    const StageSpan span(sink_, Stage::kWire, size_bytes);
     HVD_TRY(leaders_.broadcast(data, size_bytes, root_node, interrupt));
   }
   if (map_.node_index != root_node) {
@@ -206,6 +212,7 @@ Result<void> CpuBackend::allgather(const void* input, std::span<const std::size_
     return {};
   }
   if (map_.is_leader()) {
+    const StageSpan span(sink_, Stage::kWire, parts.of_node.back().end);
     HVD_TRY(leaders_.allgather(out, parts.of_node, interrupt));
   }
   auto* bytes = static_cast<std::uint8_t*>(out);
@@ -230,6 +237,7 @@ Result<void> CpuBackend::reducescatter(const void* input, std::span<const std::s
   }
   HVD_TRY(node_.reduce(input, whole, total / size_of(dtype), dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
   if (map_.is_leader()) {
+    const StageSpan span(sink_, Stage::kWire, parts.of_node.back().end);
     HVD_TRY(leaders_.reduce_scatter(whole, parts.of_node, dtype, op, interrupt));
   }
   return scatter(whole, parts.of_local_ranks, out, interrupt);
@@ -241,6 +249,7 @@ Result<void> CpuBackend::barrier(Interrupt& interrupt) {
     return {};
   }
   if (map_.is_leader()) {
+    const StageSpan span(sink_, Stage::kWire, 0);
     HVD_TRY(leaders_.barrier(interrupt));
   }
   return node_.barrier(interrupt);
@@ -263,6 +272,7 @@ Result<void> CpuBackend::allreduce_pieces(std::span<const Piece> pieces, Dtype d
     return node_.reduce_pieces(pieces, dtype, op, scales, interrupt);
   }
   if (map_.size == map_.node_count) {
+    const StageSpan span(sink_, Stage::kWire, bytes_of(pieces));
     return leaders_.allreduce(scaled(pieces, dtype, scales.before), dtype, op, scales.after, interrupt);
   }
   auto done = run_segments(pieces, dtype, op, scales, interrupt);
@@ -324,13 +334,17 @@ Result<void> CpuBackend::run_segments(std::span<const Piece> pieces, Dtype dtype
     if (i < segments) {
       const std::size_t bytes = bytes_at(i).size();
       std::uint8_t* to = place_of(i);
-      if (!is_in_place) {
-        inputs.copy_inputs(to, bytes);
+      {
+        const StageSpan span(sink_, Stage::kCollect, bytes);
+        if (!is_in_place) {
+          inputs.copy_inputs(to, bytes);
+        }
+        scale_in_place(to, bytes / element, dtype, scales.before);
+        HVD_TRY(node_.reduce(to, to, bytes / element, dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
       }
-      scale_in_place(to, bytes / element, dtype, scales.before);
-      HVD_TRY(node_.reduce(to, to, bytes / element, dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
       if (map_.is_leader() && segments == 1) {
         const Piece all{to, to, bytes};
+        const StageSpan span(sink_, Stage::kWire, bytes);
         HVD_TRY(leaders_.allreduce(std::span(&all, 1), dtype, op, scales.after, interrupt));
       } else if (map_.is_leader()) {
         wire_.order({to, to, bytes}, dtype, op, scales.after);
@@ -341,6 +355,7 @@ Result<void> CpuBackend::run_segments(std::span<const Piece> pieces, Dtype dtype
         HVD_TRY(wire_.wait(interrupt));
       }
       const std::size_t bytes = bytes_at(i - 1).size();
+      const StageSpan span(sink_, Stage::kShare, bytes);
       HVD_TRY(node_.broadcast(place_of(i - 1), bytes, 0, interrupt));
       if (is_packed) {
         outputs.copy_to_outputs(place_of(i - 1), bytes);
@@ -403,6 +418,7 @@ Result<void> CpuBackend::exchange_with_nodes(const void* input, const AlltoallLa
   const std::size_t out_bytes = layout.total(local, to);
   const std::size_t in_bytes = layout.total(from, local);
   if (local.size() == 1) {
+    const StageSpan span(sink_, Stage::kWire, out_bytes + in_bytes);
     return leaders_.exchange(to_node, Bytes(own_input, out_bytes), from_node, MutableBytes(own_output, in_bytes),
                              interrupt);
   }
@@ -417,6 +433,7 @@ Result<void> CpuBackend::exchange_with_nodes(const void* input, const AlltoallLa
     std::uint8_t* by_receiver = staging + out_bytes;
     sort_by_receiver(staging, by_receiver, layout, local, to);
     arrived = by_receiver + out_bytes;
+    const StageSpan span(sink_, Stage::kWire, out_bytes + in_bytes);
     HVD_TRY(leaders_.exchange(to_node, Bytes(by_receiver, out_bytes), from_node, MutableBytes(arrived, in_bytes),
                               interrupt));
   }

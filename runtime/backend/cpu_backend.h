@@ -24,6 +24,7 @@ class CpuBackend final : public Backend {
   // `tuning` must be the same on all ranks of the mesh.
   explicit CpuBackend(Mesh& mesh, const Tuning& tuning = {});
 
+  void trace_to(StageSink* sink) override;
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) override;
   [[nodiscard]] bool takes_pieces() const override { return map_.size > 1; }
   [[nodiscard]] bool takes_shared() const override { return map_.node_count == 1 && map_.size > 1; }
@@ -68,6 +69,7 @@ class CpuBackend final : public Backend {
   NodeCollectives node_;
   LeaderCollectives leaders_;
   LeaderWire wire_{leaders_};
+  StageSink* sink_ = nullptr;  // null on a single node too, which has no stages
   std::vector<Piece> scaled_;  // pieces whose outputs are their inputs, scaled
   Staging staging_;            // packed data; on leaders their node's data for others; Adasum's scratch memory
 };

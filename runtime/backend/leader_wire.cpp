@@ -91,7 +91,10 @@ void LeaderWire::run() {
     }
     const Order order = orders_.front();
     lock.unlock();
-    auto moved = leaders_.allreduce(std::span(&order.piece, 1), order.dtype, order.op, order.after, interrupt);
+    auto moved = [&] {
+      const StageSpan span(sink_, Stage::kWire, order.piece.size_bytes);
+      return leaders_.allreduce(std::span(&order.piece, 1), order.dtype, order.op, order.after, interrupt);
+    }();
     lock.lock();
     orders_.erase(orders_.begin());
     if (moved.ok()) {

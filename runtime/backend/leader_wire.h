@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/algo/leader_collectives.h"
+#include "runtime/core/stage_sink.h"
 
 namespace hvd {
 
@@ -25,6 +26,8 @@ class LeaderWire {
   LeaderWire(const LeaderWire&) = delete;
   LeaderWire& operator=(const LeaderWire&) = delete;
 
+  // Called before the first order; null: nobody.
+  void trace_to(StageSink* sink) { sink_ = sink; }
   // Queues an order. The memory must stay in place until wait() has returned for it, or stop(). After a failure nothing
   // more is begun, and wait() returns the error.
   void order(Piece piece, Dtype dtype, ReduceOp op, Scale after);
@@ -55,6 +58,7 @@ class LeaderWire {
   Result<void> wait_for_order(Interrupt& interrupt);
 
   LeaderCollectives& leaders_;
+  StageSink* sink_ = nullptr;  // constant once the thread runs
   std::thread thread_;
   std::atomic<bool> stopped_{false};
   std::atomic<std::uint64_t> sleeps_{0};  // of the thread; not reported yet

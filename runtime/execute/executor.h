@@ -25,8 +25,11 @@ class Executor {
 
   [[nodiscard]] const RankMap& map() const { return map_; }
   [[nodiscard]] const std::vector<int>& ranks() const { return ranks_; }
-  // Sets the timeline for its phases; the timeline must outlive it.
-  void trace_to(Timeline* timeline) { timeline_ = timeline; }
+  // Sets the timeline for its phases and the backend's stages; the timeline must outlive both.
+  void trace_to(Timeline* timeline) {
+    timeline_ = timeline;
+    backend_.trace_to(timeline);
+  }
 
   // Runs the response. `ops` are this rank's operations of response.names, in that order. On success their outputs are
   // complete; the caller finishes the operations. An error means that this rank could not take part, so the job cannot

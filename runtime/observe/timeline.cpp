@@ -1,6 +1,7 @@
 #include "runtime/observe/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -157,6 +158,25 @@ void Timeline::put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64
   }
   if (put_all(std::span<const TraceRecord>(records).first(1 + shape.size()), 0)) {
     tensor.shape = now;
+  }
+}
+
+std::uint64_t Timeline::begin_stage() {
+  return is_on() ? ticks_now() : 0;
+}
+
+void Timeline::end_stage(Stage stage, std::uint64_t began, std::size_t bytes) {
+  const std::uint64_t ended = ticks_now();
+  const std::lock_guard lock(mu_);
+  if (!is_on()) {
+    return;
+  }
+  const std::array<TraceRecord, 3> records = {
+      record_of(TraceRecord::Kind::kStage, began, static_cast<std::uint64_t>(stage)),
+      record_of(TraceRecord::Kind::kPayload, ended), record_of(TraceRecord::Kind::kPayload, bytes)};
+  put_all(records, kRoomForEnds);
+  if (ring_->is_filling()) {
+    writer_->rouse();
   }
 }
 

@@ -22,6 +22,7 @@
 #include "runtime/base/result.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/op_kind.h"
+#include "runtime/core/stage_sink.h"
 #include "runtime/observe/trace_record.h"
 #include "runtime/observe/trace_ring.h"
 
@@ -41,11 +42,11 @@ struct TraceKey {
   std::string_view name;
 };
 
-class Timeline {
+class Timeline final : public StageSink {
  public:
   // `on_failed` is called if the file cannot be written any more, by the writing thread or by stop().
   Timeline(TimelineOptions options, std::function<void(const Error&)> on_failed);
-  ~Timeline();
+  ~Timeline() override;
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
@@ -57,6 +58,10 @@ class Timeline {
   [[nodiscard]] bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
   // The records of this file that were dropped.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+
+  // The stages of collectives between hosts get rows of their own.
+  [[nodiscard]] std::uint64_t begin_stage() override;
+  void end_stage(Stage stage, std::uint64_t began, std::size_t bytes) override;
 
   // Moment records events of any number of tensors at one time: it reads the clock once, and holds the lock as long as
   // it lives. It does nothing while the timeline is off.

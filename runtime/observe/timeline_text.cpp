@@ -66,6 +66,25 @@ std::uint64_t next_payload(TraceRing& ring) {
   return payload->ticks;
 }
 
+// "12.345" for 12345 nanoseconds.
+void append_micros(std::string& text, std::uint64_t ns) {
+  std::array<char, 24> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), ns / 1000).ptr;
+  const auto part = static_cast<unsigned>(ns % 1000);
+  const std::array<char, 4> fraction = {'.', static_cast<char>('0' + part / 100),
+                                        static_cast<char>('0' + part / 10 % 10), static_cast<char>('0' + part % 10)};
+  text.append(digits.data(), end).append(fraction.data(), fraction.size());
+}
+
+// The name of a stage's events, and that of its row.
+struct StageNames {
+  std::string_view event;
+  std::string_view row;
+};
+constexpr std::array<StageNames, kStageCount> kStageNames = {{{"HOST_REDUCE", "this host: pack and reduce"},
+                                                              {"WIRE", "between hosts"},
+                                                              {"HOST_SHARE", "this host: take the result"}}};
+
 }  // namespace
 
 std::string json_text(std::string_view text) {
@@ -119,20 +138,19 @@ void TimelineText::look_at_clock() {
   ns_per_tick_ = ns_per_tick;
 }
 
+// Returns nanoseconds since the timeline began. The event may have happened before the clock was last measured.
+std::uint64_t TimelineText::ns_of(std::uint64_t ticks) const {
+  const auto since = static_cast<double>(static_cast<std::int64_t>(ticks - base_ticks_));
+  return static_cast<std::uint64_t>(std::max(0.0, base_ns_ + since * ns_per_tick_));
+}
+
 void TimelineText::set_time(std::uint64_t ticks) {
   if (ticks == told_ticks_) {
     return;
   }
   told_ticks_ = ticks;
-  // This event may have happened before the clock was last measured.
-  const auto since = static_cast<double>(static_cast<std::int64_t>(ticks - base_ticks_));
-  const auto ns = static_cast<std::uint64_t>(std::max(0.0, base_ns_ + since * ns_per_tick_));
-  std::array<char, 24> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), ns / 1000).ptr;
-  const auto part = static_cast<unsigned>(ns % 1000);
-  const std::array<char, 4> fraction = {'.', static_cast<char>('0' + part / 100),
-                                        static_cast<char>('0' + part / 10 % 10), static_cast<char>('0' + part % 10)};
-  time_.assign(R"(,"tid":0,"ts":)").append(digits.data(), end).append(fraction.data(), fraction.size());
+  time_.assign(R"(,"tid":0,"ts":)");
+  append_micros(time_, ns_of(ticks));
 }
 
 bool TimelineText::add_next(TraceRing& ring) {
@@ -161,6 +179,9 @@ bool TimelineText::add_next(TraceRing& ring) {
       return true;
     case TraceRecord::Kind::kShape:
       take_shape(*record, ring);
+      return true;
+    case TraceRecord::Kind::kStage:
+      add_stage(*record, ring);
       return true;
     case TraceRecord::Kind::kPayload:
       return true;  // it never comes without the record to which it belongs
@@ -227,6 +248,28 @@ void TimelineText::add_name(const TraceRecord& record, TraceRing& ring) {
   put(R"(,"args":{"sort_index":)");
   put_number(record.tensor);
   put("}}");
+}
+
+// Stages of several parts overlap, so each kind has a row (a "thread") of the process 0, which is the job itself.
+void TimelineText::add_stage(const TraceRecord& record, TraceRing& ring) {
+  const std::uint64_t began = ns_of(record.ticks);
+  const std::uint64_t ended = std::max(began, ns_of(next_payload(ring)));
+  const std::uint64_t bytes = next_payload(ring);
+  const std::size_t stage = std::min<std::size_t>(record.value, kStageNames.size() - 1);
+  const std::string row = R"(,"pid":0,"tid":)" + std::to_string(stage + 1);
+  std::string text;
+  if (!std::exchange(has_row_[stage], true)) {
+    text.append(kBetween).append(R"({"name":"thread_name","ph":"M")").append(row);
+    text.append(R"(,"args":{"name":")").append(kStageNames[stage].row).append(R"("}})");
+  }
+  text.append(kBetween).append(R"({"name":")").append(kStageNames[stage].event).append(R"(","ph":"X")").append(row);
+  text.append(R"(,"ts":)");
+  append_micros(text, began);
+  text.append(R"(,"dur":)");
+  append_micros(text, ended - began);
+  text.append(R"(,"args":{"bytes":)").append(std::to_string(bytes)).append("}}");
+  make_room(text.size());
+  put(text);
 }
 
 void TimelineText::take_shape(const TraceRecord& record, TraceRing& ring) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/core/op_kind.h"
+#include "runtime/core/stage_sink.h"
 #include "runtime/observe/ticks.h"
 #include "runtime/observe/trace_ring.h"
 
@@ -44,6 +45,8 @@ class TimelineText {
   void add_rank(const TraceRecord& record);
   void add_name(const TraceRecord& record, TraceRing& ring);
   void take_shape(const TraceRecord& record, TraceRing& ring);
+  void add_stage(const TraceRecord& record, TraceRing& ring);
+  [[nodiscard]] std::uint64_t ns_of(std::uint64_t ticks) const;
   void set_time(std::uint64_t ticks);
   void make_room(std::size_t bytes);
   void put(std::string_view text);
@@ -52,7 +55,8 @@ class TimelineText {
   const TickScale scale_;
   Heads begins_;
   Heads ends_;
-  std::vector<std::string> arguments_;  // by tensor: of the event that ends its operation
+  std::array<bool, kStageCount> has_row_{};  // by Stage: its row has its name
+  std::vector<std::string> arguments_;       // by tensor: of the event that ends its operation
   std::vector<char> text_;
   std::size_t bytes_ = 0;  // length of the text
   // The conversion from ticks to nanoseconds: it starts here, at this rate.

@@ -30,6 +30,7 @@ struct TraceRecord {
     kCycle,   // the coordinator has made a decision
     kName,    // of `tensor`; `value` bytes, in the payloads that follow
     kShape,   // of `tensor` from now on: `op` is a Dtype, or kNoShape; `value` extents, a payload each
+    kStage,   // `value` is a Stage that began then; payloads: the ticks of its end, its bytes
     kPayload  // `ticks` holds eight bytes for the record before
   };
 

@@ -188,6 +188,39 @@ TEST_CASE("a timeline has the phases of every tensor, and is JSON however it end
   CHECK(std::any_of(events.begin(), events.end(), is_cycle));
 }
 
+TEST_CASE("a timeline of several hosts has the stages of each part of the data, which overlap") {
+  ScratchDir folder;
+  const std::string path = folder.path() + "/timeline.json";
+  EngineJob job({2, 2});
+  constexpr std::size_t kCount = 3U << 20U;  // several parts
+  on_all(4, [&](int rank) {
+    hvd_ctx* ctx = job.at(rank);
+    CHECK(outcome(hvd_timeline_start(ctx, path.c_str(), 0)).error == "");
+    CHECK(FloatOp("large", kCount, 1.0F).run(ctx).error == "");
+    CHECK(FloatOp("small", 10, 1.0F).run(ctx).error == "");
+    CHECK(outcome(hvd_timeline_stop(ctx)).error == "");
+  });
+  std::map<std::string, int> rows;
+  std::map<std::string, std::size_t> bytes;
+  std::map<std::string, int> parts;
+  for (const auto& event : nlohmann::json::parse(std::ifstream(path))) {
+    if (event["name"] == "thread_name") {
+      ++rows[event["args"]["name"].get<std::string>()];
+    } else if (event["ph"] == "X" && event["pid"] == 0) {
+      const auto stage = event["name"].get<std::string>();
+      CHECK((event["tid"].get<int>() > 0 && event["ts"].get<double>() >= 0 && event["dur"].get<double>() >= 0));
+      bytes[stage] += event["args"]["bytes"].get<std::size_t>();
+      ++parts[stage];
+    }
+  }
+  CHECK(rows == std::map<std::string, int>{
+                    {"this host: pack and reduce", 1}, {"between hosts", 1}, {"this host: take the result", 1}});
+  for (const char* stage : {"HOST_REDUCE", "WIRE", "HOST_SHARE"}) {
+    CHECK(bytes[stage] == (kCount + 10) * sizeof(float));
+    CHECK(parts[stage] > 2);
+  }
+}
+
 TEST_CASE("a timeline that cannot be made is refused, and one may follow another") {
   ScratchDir folder;
   EngineJob job({1});

@@ -57,6 +57,23 @@ TEST_CASE("time spans: a moment counts once, in whatever order they come") {
   CHECK(spans.total() == doctest::Approx(40));
 }
 
+TEST_CASE("timeline: stages between hosts are phases, and are no operations") {
+  std::vector<std::string> lines = {"[", tensor(1, "allreduce.a")};
+  append(lines, allreduce(1, 0, 0));
+  lines.push_back(R"({"name":"WIRE","ph":"X","pid":0,"tid":2,"ts":20.0,"dur":50.0,"args":{"bytes":4000}},)");
+  lines.push_back(R"({"name":"WIRE","ph":"X","pid":0,"tid":2,"ts":60.0,"dur":30.0,"args":{"bytes":4000}},)");
+  lines.push_back(R"({"name":"HOST_SHARE","ph":"X","pid":0,"tid":3,"ts":95.0,"dur":-1}])");
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  const TimelineSummary& summary = read.value();
+  CHECK(summary.all.count == 1);
+  CHECK(summary.tensors.size() == 1);
+  CHECK(summary.ranks.size() == 2);
+  REQUIRE(summary.phases.size() == 4);
+  CHECK((summary.phases[1].name == "WIRE" && summary.phases[1].count == 2));
+  CHECK(summary.phases[1].seconds == doctest::Approx(70e-6));  // they overlap
+}
+
 TEST_CASE("timeline: operations, phases, and the rank that the others waited for") {
   std::vector<std::string> lines = {"[", tensor(1, "allreduce.a"), tensor(2, "allreduce.b")};
   append(lines, allreduce(1, 0, 1000));

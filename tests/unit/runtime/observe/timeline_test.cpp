@@ -154,7 +154,11 @@ TEST_CASE("what is off costs nothing and writes nothing; an end without its begi
   Timeline::Moment(timeline).pause({0, "a"}, OpKind::kAllreduce);
   Timeline::Moment(timeline).done({0, "a"}, OpKind::kAllreduce, Dtype::kFloat32, {});
   Timeline::Moment(timeline).cycle();
+  const std::uint64_t began = timeline.begin_stage();
+  CHECK(began != 0);
   timeline.stop();
+  timeline.end_stage(Stage::kWire, began, 8);
+  CHECK(timeline.begin_stage() == 0);
   Timeline::Moment(timeline).begin({0, "b"}, OpKind::kAllreduce, TracePhase::kMove);
   CHECK(read_json(path).size() == 1);
 }
