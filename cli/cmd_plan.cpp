@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/file_programs.h"
 #include "cli/options/job_settings.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/start_plan.h"
 #include "launcher/sessions/relay_tree.h"
+#include "launcher/steps/file_programs.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/transport_choice.h"
 
@@ -235,7 +235,7 @@ Result<int> print_plan(const CliOptions& options) {
   std::vector<launch::JobNodeFacts> facts;
   if (options.file) {
     const Placement nodes = options.file->layout.node_placement();
-    facts = facts_of(imagined_views(nodes, nodes));
+    facts = launch::facts_of(imagined_views(nodes, nodes));
   }
   const bool is_custom = options.file && options.file->job.tool.kind == launch::Toolkit::kCustom;
   launch::JobSpec spec = options.job;
@@ -245,7 +245,7 @@ Result<int> print_plan(const CliOptions& options) {
   const launch::JobView view{placement, agents, views};
   const auto starts = launch::make_start_messages(
       spec, view, "<made at start>", "<made at start>",
-      options.file ? programs_of(*options.file, facts, view) : std::vector<launch::RankProgram>());
+      options.file ? launch::programs_of(*options.file, facts, view) : std::vector<launch::RankProgram>());
   nlohmann::ordered_json json = plan_json(options, placement, starts);
   if (options.file) {
     json["job"] = file_json(options, *options.file, facts);

@@ -1,10 +1,13 @@
 #include "cli/commands.h"
+#include "cli/options/job_settings.h"
+#include "launcher/steps/file_job.h"
 #include "launcher/steps/whole_job.h"
 
 namespace hvd::cli {
 
 Result<int> run_job(const CliOptions& options) {
-  return launch::run_whole_job(options.job, options.notices);
+  return options.file ? launch::run_file_job({options.job, *options.file, options.notices, state_root()}, nullptr)
+                      : launch::run_whole_job(options.job, options.notices);
 }
 
 }  // namespace hvd::cli

@@ -13,12 +13,14 @@
 
 #include "cli/commands.h"
 #include "cli/options/job_file_settings.h"
+#include "cli/options/job_settings.h"
 #include "cli/service_commands.h"
 #include "launcher/process/own_process.h"
 #include "launcher/service/granted_nodes.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
 #include "launcher/state/exit_codes.h"
+#include "launcher/steps/file_job.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/transport_choice.h"
 
@@ -176,7 +178,7 @@ class SupervisedJob final : public FileJobObserver {
     const Duration leaving = (is_local ? patience / kLocalPart : patience) + options_.job.grace + kAgentSlack;
     HVD_TRY(place_.store.set_leaving_time(
         record_.id, std::chrono::duration_cast<std::chrono::milliseconds>(leaving).count(), is_local));
-    return run_job_file(options_, *this);
+    return run_file_job({options_.job, *options_.file, options_.notices, state_root()}, this);
   }
 
   [[nodiscard]] JobEnd failed(int status, const std::string& code, const std::string& message) const {

@@ -1,46 +1,16 @@
 // These are hvdrun's commands: each takes the parsed command line and returns hvdrun's exit code.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/options/options.h"
-#include "launcher/offers/host_source.h"
 #include "runtime/base/result.h"
-#include "runtime/io/event_loop.h"
 
 namespace hvd::cli {
 
-// Runs the job.
+// Runs the job, of words or of a job file.
 Result<int> run_job(const CliOptions& options);
-// Runs the job that a file describes: prepares its nodes, runs its processes, and cleans up.
-Result<int> run_job_file(const CliOptions& options);
-
-// FileJobObserver is told how a job file's job goes on. It may refuse: an error ends the job before the step that it
-// reports.
-class FileJobObserver {
- public:
-  virtual ~FileJobObserver() = default;
-  // `directory` holds the job's files; empty: none are kept. It is told again when nodes have joined.
-  virtual Result<void> on_output(const std::string& directory, const launch::JobRun& run) = 0;
-  // Its nodes are about to be reached, set up and prepared.
-  virtual Result<void> on_preparing() = 0;
-  // What is known of the nodes; of a node that is not there any more it has no address.
-  virtual void on_nodes(const launch::JobLayout& layout, const std::vector<launch::JobNodeFacts>& facts) = 0;
-  // The job's page is kept among hvdrun's own files, which only the user may read.
-  [[nodiscard]] virtual bool keeps_page_private() const { return false; }
-  // Its processes are about to be started.
-  virtual Result<void> on_ranks() = 0;
-  // Returns what says which hosts join the running job and leave it; null: what the command line says.
-  virtual std::unique_ptr<launch::HostSource> host_source(EventLoop& loop) = 0;
-
- protected:
-  FileJobObserver() = default;
-  FileJobObserver(const FileJobObserver&) = default;
-  FileJobObserver& operator=(const FileJobObserver&) = default;
-};
-Result<int> run_job_file(const CliOptions& options, FileJobObserver& observer);
 // Measures the hosts with ranks of hvdrun's own.
 Result<int> run_bench(const CliOptions& options);
 // Prints the placement and each rank's environment, as a table or JSON; starts nothing, touches no network.

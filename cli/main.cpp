@@ -76,7 +76,7 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kRun:
       break;
   }
-  const int code = code_of(options.file ? hvd::cli::run_job_file(options) : hvd::cli::run_job(options), options.json);
+  const int code = code_of(hvd::cli::run_job(options), options.json);
   if (!options.status_file.empty()) {
     hvd::cli::write_status(options.status_file, code);
   }

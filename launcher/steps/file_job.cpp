@@ -1,19 +1,16 @@
-#include <signal.h>
+#include "launcher/steps/file_job.h"
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
-#include <iostream>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "cli/commands.h"
-#include "cli/file_programs.h"
-#include "cli/options/job_settings.h"
 #include "launcher/engines/mpirun.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/job_run.h"
@@ -22,15 +19,15 @@
 #include "launcher/report/silent_reporter.h"
 #include "launcher/report/step_reporter.h"
 #include "launcher/state/exit_codes.h"
+#include "launcher/steps/file_programs.h"
 #include "launcher/steps/job_hosts.h"
 #include "launcher/steps/job_step.h"
 #include "launcher/steps/slurm_requeue.h"
+#include "launcher/steps/step_log.h"
 #include "launcher/transport/rank_limits.h"
 
-namespace hvd::cli {
+namespace hvd::launch {
 namespace {
-
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
 // These limit the removal of a run's folders, for which the user has to wait: reaching the nodes, and removing a
 // million files.
@@ -43,9 +40,13 @@ std::int64_t now_s() {
 
 class FileJob {
  public:
-  // `observer` may be null.
-  FileJob(const CliOptions& options, FileJobObserver* observer)
-      : options_(options), observer_(observer), job_(options.job), run_(*options.file) {}
+  FileJob(FileJobSettings settings, FileJobObserver* observer, RunStep run_step)
+      : notices_(std::move(settings.notices)),
+        state_root_(std::move(settings.state_root)),
+        observer_(observer),
+        run_step_(std::move(run_step)),
+        job_(std::move(settings.job)),
+        run_(std::move(settings.run)) {}
 
   Result<int> run() {
     const auto began = std::chrono::steady_clock::now();
@@ -106,14 +107,14 @@ class FileJob {
     const LogLevel level = LogLevel::kWarning;
     const std::string line =
         job_.json_events ? json_log_line(level, text, std::chrono::system_clock::now) : "hvdrun: " + text;
-    std::cerr << line << "\n";
+    write_error_line(line);
   }
 
   void tell_notices() const {
     if (job_.quiet) {
       return;
     }
-    for (const std::string& notice : options_.notices) {
+    for (const std::string& notice : notices_) {
       say(notice);
     }
     if (run_.job.container && run_.options.container == ContainerChoice::kNone) {
@@ -136,11 +137,10 @@ class FileJob {
       kept_at_.clear();
     }
     if (kept_at_.empty()) {
-      const auto root = state_root();
-      if (!root.ok()) {
-        return root.error().with_context("to keep what the job prints");
+      if (!state_root_.ok()) {
+        return state_root_.error().with_context("to keep what the job prints");
       }
-      kept_at_ = root.value() + "/jobs/" + run_.job.name + "/" + run_.options.uuid;
+      kept_at_ = state_root_.value() + "/jobs/" + run_.job.name + "/" + run_.options.uuid;
     }
     std::filesystem::create_directories(kept_at_, failed);
     if (failed) {
@@ -228,7 +228,7 @@ class FileJob {
     step.is_to_be_requeued = &is_to_be_requeued_;
     step.records = &*records_;
     step.name = "preparation";
-    return run_step(step);
+    return run_step_(step);
   }
 
   Result<int> run_ranks(StepMemory& memory, Duration took) {
@@ -263,7 +263,7 @@ class FileJob {
     if (observer_ != nullptr) {
       step.host_source = [this](EventLoop& loop) { return observer_->host_source(loop); };
     }
-    return run_step(step);
+    return run_step_(step);
   }
 
   // Makes the ranks of a node that joins prepare it before they run: for the first of them that is what the step of
@@ -383,7 +383,7 @@ class FileJob {
       left.emplace_back(nodes[static_cast<std::size_t>(rank)], line.substr(0, line.find_last_not_of("\r\n") + 1));
       return "";
     };
-    if (const auto code = run_step({spec, placement, programs, in_silence, take}); !code.ok()) {
+    if (const auto code = run_step_({spec, placement, programs, in_silence, take}); !code.ok()) {
       failure.push_back(code.error().message());
     }
     for (const auto& [node, line] : left) {
@@ -412,8 +412,10 @@ class FileJob {
     };
   }
 
-  const CliOptions& options_;
-  FileJobObserver* const observer_;
+  const std::vector<std::string> notices_;
+  const Result<std::string> state_root_;
+  FileJobObserver* const observer_;  // may be null
+  const RunStep run_step_;
   JobSpec job_;
   JobRun run_;  // its layout grows while nodes join
   // as the job begins
@@ -429,12 +431,12 @@ class FileJob {
 
 }  // namespace
 
-Result<int> run_job_file(const CliOptions& options) {
-  return FileJob(options, nullptr).run();
+Result<int> run_file_job(FileJobSettings settings, FileJobObserver* observer) {
+  return run_file_job(std::move(settings), observer, run_step);
 }
 
-Result<int> run_job_file(const CliOptions& options, FileJobObserver& observer) {
-  return FileJob(options, &observer).run();
+Result<int> run_file_job(FileJobSettings settings, FileJobObserver* observer, RunStep run) {
+  return FileJob(std::move(settings), observer, std::move(run)).run();
 }
 
-}  // namespace hvd::cli
+}  // namespace hvd::launch

@@ -1,0 +1,183 @@
+// launcher/steps/file_job: which steps a job file's job takes, and where it cleans up, without a process.
+#include "launcher/steps/file_job.h"
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "launcher/job/host_list.h"
+#include "launcher/state/exit_codes.h"
+#include "launcher/steps/job_step.h"
+#include "tests/multi/thread_job.h"
+
+using namespace hvd;          // NOLINT(google-build-using-namespace)
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+using namespace std::chrono_literals;
+
+namespace {
+
+class Silence final : public JobReporter {
+ public:
+  Lines on(const JobNews& /*news*/) override { return {}; }
+  [[nodiscard]] std::string status() const override { return ""; }
+};
+
+// How a step ends; -1: without a failure, or with all nodes.
+struct End {
+  int code = 0;  // of rank 0
+  int lost_node = -1;
+  bool is_reached = true;  // false: no node is
+};
+
+// Carries out steps that end as they are told, by the events that a runner would see. Steps for which nothing is told
+// succeed.
+struct Steps {
+  Result<int> run(const JobStep& step) {
+    const Placement& placement = step.placement;
+    std::string hosts;
+    for (const NodePlan& node : placement.nodes) {
+      hosts += (hosts.empty() ? "" : ",") + node.host.name;
+    }
+    const End end = ends.empty() ? End() : ends.front();
+    if (!ends.empty()) {
+      ends.pop_front();
+    }
+    timeouts.push_back(step.job.timeout);
+    if (!end.is_reached) {
+      take("nothing on " + hosts);
+      return Error(Code::kLostPeer, "no node is there");
+    }
+    take((step.records == nullptr ? "cleaning" : step.name) + (" on " + hosts));
+    check_programs_of(step);
+    JobState state(placement);
+    const auto reporter = step.report_by(std::make_unique<Silence>(), placement);
+    for (const NodePlan& node : placement.nodes) {
+      state.on(NodeReady{node.index});
+    }
+    for (int rank = 0; rank < placement.size; ++rank) {
+      state.on(RankStarted{rank, 100 + rank});
+    }
+    if (end.code != 0) {
+      state.on(RankExited{0, ExitStatus{ExitStatus::Kind::kExited, end.code}});
+    }
+    if (end.lost_node >= 0) {
+      const Error why(Code::kLostPeer, "it is gone");
+      state.on(NodeLost{end.lost_node, why});
+      reporter->on(news::NodeLost{end.lost_node, why});
+    }
+    for (const NodePlan& node : placement.nodes) {
+      if (!state.is_over(node.index)) {
+        state.on(NodeDone{node.index});
+      }
+    }
+    reporter->on(news::Ended{state, 1s});
+    return state.exit_code();
+  }
+
+  // As a runner does once all agents have answered.
+  static void check_programs_of(const JobStep& step) {
+    std::vector<NodeView> views;
+    for (const NodePlan& node : step.placement.nodes) {
+      NodeView view;
+      view.opened.node_address = "10.0.0." + std::to_string(node.index + 1);
+      view.ready.socket_path = "/run/agent-" + std::to_string(node.index) + "/socket";
+      views.push_back(view);
+    }
+    const std::vector<RankProgram> programs = step.programs({step.placement, step.placement, views});
+    REQUIRE(programs.size() == static_cast<std::size_t>(step.placement.size));
+    CHECK_FALSE(programs.front().argv.empty());
+  }
+  void take(const std::string& step) { taken += (taken.empty() ? "" : "; ") + step; }
+
+  std::deque<End> ends{};
+  std::string taken{};
+  std::vector<Duration> timeouts{};
+};
+
+class Refusing final : public FileJobObserver {
+ public:
+  Result<void> on_output(const std::string& /*directory*/, const JobRun& /*run*/) override { return {}; }
+  Result<void> on_preparing() override { return {}; }
+  void on_nodes(const JobLayout& /*layout*/, const std::vector<JobNodeFacts>& facts) override { nodes = facts.size(); }
+  Result<void> on_ranks() override { return Error(Code::kCancelled, "the user has stopped it"); }
+  std::unique_ptr<HostSource> host_source(EventLoop& /*loop*/) override { return nullptr; }
+
+  std::size_t nodes = 0;
+};
+
+Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, Duration timeout = {}) {
+  const test::ScratchDir folder;
+  auto loaded = parse_job_file(
+      "properties: {nodeCount: 2, customToolkitSettings: {commandLine: python train.py}, "
+      "jobPreparation: {commandLine: make data}, stdOutErrPathPrefix: " +
+          folder.path() + "}\n",
+      "job.yaml", {});
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
+  JobFile file = std::move(loaded).value().job;
+  auto layout = lay_out(file, parse_host_list("a,b").value(), 0);
+  REQUIRE_MESSAGE(layout.ok(), layout.error().message());
+  JobRunOptions options;
+  options.id = "1d";
+  options.uuid = "uuid";
+  auto made = make_job_run(std::move(file), std::move(layout).value(), options);
+  REQUIRE_MESSAGE(made.ok(), made.error().message());
+  JobSpec job;
+  job.hosts = made.value().layout.nodes;
+  job.size = made.value().layout.size();
+  job.quiet = true;
+  job.timeout = timeout;
+  return run_file_job({job, std::move(made).value(), {}, folder.path()}, observer,
+                      [&steps](const JobStep& step) { return steps.run(step); });
+}
+
+}  // namespace
+
+TEST_CASE("a job file's job prepares its nodes, runs, and cleans up") {
+  Steps steps;
+  CHECK(run(steps).value() == 0);
+  CHECK(steps.taken == "preparation on a,b; job on a; cleaning on a,b");
+}
+
+TEST_CASE("where preparation fails no process is started, and its nodes are cleaned up") {
+  Steps steps{{{3}}};
+  CHECK(run(steps).value() == 3);
+  CHECK(steps.taken == "preparation on a,b; cleaning on a,b");
+}
+
+TEST_CASE("the processes' exit code is the job's, whatever cleaning up comes to") {
+  Steps steps{{{}, {7}, {9}}};
+  CHECK(run(steps).value() == 7);
+  CHECK(steps.taken == "preparation on a,b; job on a; cleaning on a,b");
+}
+
+TEST_CASE("a node that is lost is cleaned up last, since the others must not wait for it") {
+  Steps steps{{{}, {0, 0}}};
+  CHECK(run(steps).value() == exit_code::kNodeLost);
+  CHECK(steps.taken == "preparation on a,b; job on a; cleaning on b; cleaning on a");
+}
+
+TEST_CASE("where no node was reached nothing is cleaned up") {
+  Steps steps{{{0, -1, false}}};
+  CHECK(run(steps).error().message().find("no node is there") != std::string::npos);
+  CHECK(steps.taken == "nothing on a,b");
+}
+
+TEST_CASE("an observer that refuses ends the job before its processes, and what was prepared is cleaned up") {
+  Steps steps;
+  Refusing observer;
+  CHECK(run(steps, &observer).error().message().find("the user has stopped it") != std::string::npos);
+  CHECK(observer.nodes == 2);
+  CHECK(steps.taken == "preparation on a,b; cleaning on a,b");
+}
+
+TEST_CASE("the job's time limit counts from its beginning, and cleaning up has its own") {
+  Steps steps;
+  CHECK(run(steps, nullptr, 100s).value() == 0);
+  REQUIRE(steps.timeouts.size() == 3);
+  CHECK(steps.timeouts[0] == 100s);
+  CHECK((steps.timeouts[1] > 50s && steps.timeouts[1] <= 100s));
+  CHECK(steps.timeouts[2] == 60s);
+}
