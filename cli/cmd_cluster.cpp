@@ -28,7 +28,7 @@ std::array<int, kStates> count_states(const ClusterRecord& record) {
   return counts;
 }
 
-int count_of(const std::array<int, kStates>& counts, NodeState state) {
+int count_of(const std::array<int, kStates>& counts, ClusterNodeState state) {
   return counts[static_cast<std::size_t>(state)];
 }
 
@@ -37,8 +37,9 @@ std::string table_of(const std::vector<ClusterRecord>& records) {
   for (const ClusterRecord& record : records) {
     const auto counts = count_states(record);
     std::vector<std::string> row = {record.cluster.name, kResourceGroup, kWorkspace, record.cluster.size, "steady"};
-    for (const NodeState state :
-         {NodeState::kIdle, NodeState::kRunning, NodeState::kPreparing, NodeState::kLeaving, NodeState::kUnusable}) {
+    for (const ClusterNodeState state :
+         {ClusterNodeState::kIdle, ClusterNodeState::kRunning, ClusterNodeState::kPreparing, ClusterNodeState::kLeaving,
+          ClusterNodeState::kUnusable}) {
       row.push_back(std::to_string(count_of(counts, state)));
     }
     rows.push_back(std::move(row));
@@ -64,11 +65,11 @@ Json json_of(const ClusterRecord& record) {
                {"allocationState", "steady"},
                {"currentNodeCount", record.nodes.size()},
                {"nodeStateCounts",
-                {{"idleNodeCount", count_of(counts, NodeState::kIdle)},
-                 {"leavingNodeCount", count_of(counts, NodeState::kLeaving)},
-                 {"preparingNodeCount", count_of(counts, NodeState::kPreparing)},
-                 {"runningNodeCount", count_of(counts, NodeState::kRunning)},
-                 {"unusableNodeCount", count_of(counts, NodeState::kUnusable)}}}};
+                {{"idleNodeCount", count_of(counts, ClusterNodeState::kIdle)},
+                 {"leavingNodeCount", count_of(counts, ClusterNodeState::kLeaving)},
+                 {"preparingNodeCount", count_of(counts, ClusterNodeState::kPreparing)},
+                 {"runningNodeCount", count_of(counts, ClusterNodeState::kRunning)},
+                 {"unusableNodeCount", count_of(counts, ClusterNodeState::kUnusable)}}}};
   json["nodes"] = Json::array();
   for (const NodeRecord& node : record.nodes) {
     json["nodes"].push_back({{"nodeId", node.host.name},

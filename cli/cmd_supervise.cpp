@@ -61,7 +61,7 @@ class SupervisedJob final : public FileJobObserver {
  public:
   SupervisedJob(ServicePlace& place, JobRecord record) : place_(place), record_(std::move(record)) {}
 
-  JobEnd run() {
+  RecordedEnd run() {
     HVD_CHECK(record_.max_nodes > 0 || record_.nodes.size() == static_cast<std::size_t>(record_.node_count));
     auto code = run_to_end();
     if (!code.ok()) {
@@ -181,14 +181,14 @@ class SupervisedJob final : public FileJobObserver {
     return run_file_job({options_.job, *options_.file, options_.notices, state_root()}, this);
   }
 
-  [[nodiscard]] JobEnd failed(int status, const std::string& code, const std::string& message) const {
+  [[nodiscard]] RecordedEnd failed(int status, const std::string& code, const std::string& message) const {
     return {ExecutionState::kFailed,
             std::nullopt,
             status,
             {code, message, last_words(place_.dir.run_of(record_.uuid) + "/hvdrun.log")}};
   }
 
-  [[nodiscard]] JobEnd end_of(int status) const {
+  [[nodiscard]] RecordedEnd end_of(int status) const {
     if (status == 0) {
       return {ExecutionState::kSucceeded, 0, 0, {}};
     }
@@ -201,9 +201,9 @@ class SupervisedJob final : public FileJobObserver {
     if (status >= exit_code::kUsage && status <= exit_code::kDefect) {
       return failed(status, "JobLaunchFailed", "The job could not be started, or its nodes were lost");
     }
-    JobEnd end = phase_ == Phase::kStarted
-                     ? failed(status, "JobFailed", "Job failed with non-zero exit code")
-                     : failed(status, "JobPreparationFailed", "Job preparation task failed with non-zero exit code");
+    RecordedEnd end = phase_ == Phase::kStarted ? failed(status, "JobFailed", "Job failed with non-zero exit code")
+                                                : failed(status, "JobPreparationFailed",
+                                                         "Job preparation task failed with non-zero exit code");
     end.exit_code = status;
     return end;
   }
@@ -225,7 +225,7 @@ void hold_signals() {
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
 }
 
-Result<void> write_end(ServicePlace& place, std::int64_t id, const JobEnd& end) {
+Result<void> write_end(ServicePlace& place, std::int64_t id, const RecordedEnd& end) {
   const Deadline deadline = Deadline::after(kTimeToWriteEnd);
   for (;;) {
     auto done = place.store.end(id, end);
@@ -254,7 +254,7 @@ Result<int> supervise(const ServiceOptions& options) {
   if (turn) {
     hold_signals();
     place.dir.wake();
-    const JobEnd end = SupervisedJob(place, std::move(*turn)).run();
+    const RecordedEnd end = SupervisedJob(place, std::move(*turn)).run();
     ended = write_end(place, options.id, end);
   }
   if (ended.ok()) {

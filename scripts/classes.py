@@ -2,7 +2,8 @@
 """Classes of the C++ source by their number of methods and of .cpp files: a class is one idea in one file.
 
 Usage: scripts/classes.py [--list [N]] [--root FOLDER]
-One line per violation; exit code 1 when there is one. --list prints the N largest classes (default 20) and those that have
+One line per violation; exit code 1 when there is one. No two types of one program may share a name, namespaces included:
+the linker would take the destructor of either for both. --list prints the N largest classes (default 20) and those that have
 several .cpp files. It counts what a class declares itself, private methods included; constructors, destructors,
 operators, friends, and what is defaulted or deleted do not count.
 """
@@ -58,6 +59,22 @@ def bodies(text):
         yield found.start(), found.end(), found.end() + len(out), found[3], "".join(out)
 
 
+def shared_names(text):
+    """The full names of the types that this text defines and that other files could define too."""
+    scopes = {found.end() - 1: found for found in SCOPE.finditer(text)}  # by the place of their brace
+    outer, names = [], []  # names of the open braces; "": an unnamed namespace, a function, a list
+    for brace in re.finditer(r"[{}]", text):
+        if brace[0] == "}":
+            outer = outer[:-1]
+            continue
+        found = scopes.get(brace.start())
+        outer.append(found[3] or "" if found else "")
+        is_type = found and found[1] != "namespace" and re.match(r"\s*(final\b|:|$)", found[4])  # not "struct stat info{}"
+        if is_type and all(outer):
+            names.append("::".join(outer))
+    return names
+
+
 def methods_of(name, body):
     """The names of the methods that this class body declares."""
     names = []
@@ -84,12 +101,15 @@ class Tree:
         self.root = root
         self.methods = {}  # by (file, class)
         self.files = collections.defaultdict(set)  # of definitions, by folder and class
+        self.types = collections.defaultdict(set)  # the files that define a type of this full name
         for path in sorted(p for top in ROOTS for p in (root / top).rglob("*") if p.suffix in (".h", ".cpp", ".cu", ".cuh")):
             name = str(path.relative_to(root))
             if name not in FOREIGN:
                 self.read(name, code_only(path.read_text(encoding="utf-8", errors="replace")))
 
     def read(self, path, text):
+        for name in shared_names(text) if "/no_" not in path else ():
+            self.types[name].add(path)
         outer = []
         for begin, start, end, name, body in bodies(text):
             outer = [(stop, of) for stop, of in outer if begin < stop] + [(end, name)]
@@ -115,6 +135,8 @@ class Tree:
             larger.add(name)
             if len(files) > limit:
                 found.append(f"{folder}: class {name} is in {len(files)} .cpp files; at most {limit}")
+        found += [f"{' and '.join(sorted(files))}: both define {name}; one needs another name" for name, files in
+                  sorted(self.types.items()) if len(files) > 1]
         found += [f"scripts/classes.py: {name} is within the limits; take it out of LARGER" for name in sorted(set(LARGER) - larger)]
         return found
 

@@ -71,17 +71,17 @@ std::string job_row(const JobRecord& job) {
 }
 
 std::string cluster_row(const ClusterRecord& record) {
-  const auto count = [&record](NodeState state) {
+  const auto count = [&record](ClusterNodeState state) {
     return std::to_string(std::count_if(record.nodes.begin(), record.nodes.end(), [state](const NodeRecord& node) {
-      return node.state == state && !(state == NodeState::kIdle && node.is_drained);
+      return node.state == state && !(state == ClusterNodeState::kIdle && node.is_drained);
     }));
   };
   const auto drained =
       std::count_if(record.nodes.begin(), record.nodes.end(), [](const NodeRecord& node) { return node.is_drained; });
   return "<tr>" + cell(record.cluster.name) + cell(std::to_string(record.nodes.size()), "number") +
-         cell(count(NodeState::kIdle), "number") + cell(count(NodeState::kPreparing), "number") +
-         cell(count(NodeState::kRunning), "number") + cell(count(NodeState::kLeaving), "number") +
-         cell(count(NodeState::kUnusable), "number") + cell(std::to_string(drained), "number") + "</tr>\n";
+         cell(count(ClusterNodeState::kIdle), "number") + cell(count(ClusterNodeState::kPreparing), "number") +
+         cell(count(ClusterNodeState::kRunning), "number") + cell(count(ClusterNodeState::kLeaving), "number") +
+         cell(count(ClusterNodeState::kUnusable), "number") + cell(std::to_string(drained), "number") + "</tr>\n";
 }
 
 }  // namespace

@@ -91,8 +91,8 @@ inline bool was_stopped(const JobRecord& job) {
   return job.state == ExecutionState::kFailed && job.error.code == kStoppedError;
 }
 
-// JobEnd says how a job ended.
-struct JobEnd {
+// RecordedEnd says how a job ended.
+struct RecordedEnd {
   ExecutionState state = ExecutionState::kFailed;
   std::optional<int> exit_code;
   int status = 0;

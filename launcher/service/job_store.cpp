@@ -39,14 +39,14 @@ constexpr const char* kFromSchema1 =
     "ALTER TABLE job ADD COLUMN max_nodes INTEGER NOT NULL DEFAULT 0;"
     "PRAGMA user_version = 2;";
 
-NodeState state_of_node(const NodeRecord& node, bool is_started, std::int64_t now_ms) {
+ClusterNodeState state_of_node(const NodeRecord& node, bool is_started, std::int64_t now_ms) {
   if (node.job != 0) {
-    return is_started ? NodeState::kRunning : NodeState::kPreparing;
+    return is_started ? ClusterNodeState::kRunning : ClusterNodeState::kPreparing;
   }
   if (is_leaving(node.leaving_until_ms, now_ms)) {
-    return NodeState::kLeaving;
+    return ClusterNodeState::kLeaving;
   }
-  return node.is_drained ? NodeState::kUnusable : NodeState::kIdle;
+  return node.is_drained ? ClusterNodeState::kUnusable : ClusterNodeState::kIdle;
 }
 
 Error no_cluster(const std::string& name, const std::vector<std::string>& all) {
@@ -64,7 +64,7 @@ Error no_cluster(const std::string& name, const std::vector<std::string>& all) {
 
 }  // namespace
 
-const char* node_state_name(NodeState state) {
+const char* node_state_name(ClusterNodeState state) {
   constexpr const char* kNames[] = {"idle", "preparing", "running", "leaving", "unusable"};
   return kNames[static_cast<std::size_t>(state)];
 }

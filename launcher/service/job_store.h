@@ -19,15 +19,15 @@
 
 namespace hvd::launch {
 
-enum class NodeState : std::uint8_t { kIdle, kPreparing, kRunning, kLeaving, kUnusable };
-const char* node_state_name(NodeState state);
+enum class ClusterNodeState : std::uint8_t { kIdle, kPreparing, kRunning, kLeaving, kUnusable };
+const char* node_state_name(ClusterNodeState state);
 
 struct NodeRecord {
   HostSpec host;
   bool is_drained = false;
   std::int64_t job = 0;               // the job that has it; 0: none
   std::int64_t leaving_until_ms = 0;  // how long processes left by a dead supervisor may take to notice
-  NodeState state = NodeState::kIdle;
+  ClusterNodeState state = ClusterNodeState::kIdle;
 };
 
 // Leaving lasts no longer than this: a clock that was set back must not keep a node from all jobs for years.
@@ -102,7 +102,7 @@ class JobStore {
   Result<void> set_addresses(std::int64_t id, const std::vector<JobNode>& known);
   // Ends the job and makes its nodes idle again. A terminating job has failed because it was stopped, whatever `end`
   // says.
-  Result<void> end(std::int64_t id, const JobEnd& end);
+  Result<void> end(std::int64_t id, const RecordedEnd& end);
 
   // Ends a waiting job at once. For a running job the caller must notify its supervisor.
   Result<StopOutcome> request_stop(std::int64_t id);
@@ -120,7 +120,7 @@ class JobStore {
   Result<bool> take_nodes(JobRecord& own);
   Result<std::vector<NodeRecord>> nodes_of(const std::string& cluster);
   Result<void> free_nodes(std::int64_t id, std::int64_t leaving_until_ms);
-  Result<void> write_end(std::int64_t id, const JobEnd& end);
+  Result<void> write_end(std::int64_t id, const RecordedEnd& end);
   Result<bool> is_name_taken(const std::string& name);
 
   Database database_;

@@ -336,7 +336,7 @@ Result<void> JobStore::free_nodes(std::int64_t id, std::int64_t leaving_until_ms
   return {};
 }
 
-Result<void> JobStore::write_end(std::int64_t id, const JobEnd& end) {
+Result<void> JobStore::write_end(std::int64_t id, const RecordedEnd& end) {
   const std::int64_t now = now_();
   HVD_TRY(database_.change(
       "UPDATE job SET state = ?, changed_ms = ?, ended_ms = ?, exit_code = ?, status = ?, error_code = ?,"
@@ -348,7 +348,7 @@ Result<void> JobStore::write_end(std::int64_t id, const JobEnd& end) {
 
 namespace {
 
-JobEnd terminated(int status) {
+RecordedEnd terminated(int status) {
   return {ExecutionState::kFailed,
           std::nullopt,
           status,
@@ -359,7 +359,7 @@ constexpr int kStoppedStatus = 143;  // 128 + SIGTERM
 
 }  // namespace
 
-Result<void> JobStore::end(std::int64_t id, const JobEnd& end) {
+Result<void> JobStore::end(std::int64_t id, const RecordedEnd& end) {
   return database_.in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const JobRecord own, job(id));
     HVD_TRY(free_nodes(id, 0));

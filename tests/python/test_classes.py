@@ -66,6 +66,17 @@ def test_a_replacement_for_a_missing_library_and_functions_of_a_namespace_are_no
     assert found == {}
 
 
+def test_two_types_of_one_full_name_are_a_violation_and_local_ones_are_none(tmp_path):
+    found = tree(tmp_path, {
+        "runtime/a/a.h": "namespace hvd {\nstruct A {\n  struct In {};\n};\nenum class State { kOn };\n}\n",
+        "runtime/b/b.h": "namespace hvd {\nclass A final : public B {\n};\nenum class State : int { kOff };\n}\n",
+        "runtime/c/c.cpp": "namespace hvd::other {\nstruct A {};\n}\nnamespace hvd {\nnamespace {\nstruct A {};\n}\n"
+                           "int f() {\n  struct A {};\n  struct State at{};\n  return 1;\n}\n}\n",
+        "runtime/d/no_a.cpp": "namespace hvd {\nstruct A {};\n}\n"}).check()
+    assert [line for line in found if "both define" in line] == [
+        f"runtime/a/a.h and runtime/b/b.h: both define hvd::{name}; one needs another name" for name in ("A", "State")]
+
+
 def test_a_limit_that_is_no_longer_needed_is_a_violation(tmp_path, monkeypatch):
     monkeypatch.setattr(_classes, "LARGER", {"A": (40, 1)})
     found = tree(tmp_path, {"runtime/a.h": "class A {\n  int one();\n};\n"}).check()

@@ -70,7 +70,7 @@ TEST_CASE("portal: the list has jobs and clusters, and names are text") {
   ClusterRecord cluster;
   cluster.cluster.name = "pair";
   cluster.nodes.resize(2);
-  cluster.nodes[0].state = NodeState::kRunning;
+  cluster.nodes[0].state = ClusterNodeState::kRunning;
   service.view.clusters = {cluster};
   Portal portal = service.portal();
   const HttpAnswer page = get(portal, "/secret/");

@@ -75,8 +75,8 @@ struct Records {
     REQUIRE_MESSAGE(added.ok(), added.error().message());
   }
 
-  std::vector<NodeState> states() {
-    std::vector<NodeState> all;
+  std::vector<ClusterNodeState> states() {
+    std::vector<ClusterNodeState> all;
     const ClusterRecord cluster = store.cluster("lab").value();
     for (const NodeRecord& node : cluster.nodes) {
       all.push_back(node.state);
@@ -91,7 +91,7 @@ struct Records {
 };
 
 const Claimant kSomebody{1, 2, "boot"};
-using S = NodeState;
+using S = ClusterNodeState;
 
 }  // namespace
 
