@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hvdrun import HVDRUN, ROOT, hvdrun, read_until, start
+from hvdrun import HVDRUN, ROOT, hvdrun, read_until, replace_hosts, start
 from patience import PATIENCE
 
 DDP = str(ROOT / "tests/support/ddp_steps.py")
@@ -45,9 +45,11 @@ def test_what_cannot_get_better_is_not_started_again():
     assert done.returncode == 127 and "again" not in done.stderr, done.stderr
 
 
-def test_ctrl_c_while_the_ranks_are_stopped_ends_the_job():
-    job = start("-np", 2, "--elastic", "restart", "--grace", 600, "sh", "-c",
-                "test $RANK = 1 && exit 3; trap 'echo holds on' TERM; echo ready; while :; do sleep 0.1; done")  # fmt: skip
+def test_ctrl_c_while_the_ranks_are_stopped_ends_the_job(tmp_path):
+    # Rank 1 does not fail before rank 0 has its trap.
+    fails = f"until test -e {tmp_path}/ready; do sleep 0.05; done; exit 3"
+    job = start("-np", 2, "--elastic", "restart", "--grace", 600, "sh", "-c", f"test $RANK = 1 && {{ {fails}; }}; "
+                f"trap 'echo holds on' TERM; touch {tmp_path}/ready; while :; do sleep 0.1; done")  # fmt: skip
     said = "".join(read_until(job.stdout, "holds on", 1))
     for signo in (signal.SIGINT, signal.SIGTERM):  # two of a kind may arrive as one
         job.send_signal(signo)
@@ -92,11 +94,11 @@ def test_a_host_that_is_cut_off_is_done_without_or_replaced(lab3):
 def test_hosts_that_came_meanwhile_are_used_by_the_next_start(lab3):
     hosts, gate = pathlib.Path(lab3.shared) / "restart-offers", pathlib.Path(lab3.shared) / "restart-gate"
     gate.unlink(missing_ok=True)
-    hosts.write_text("node1:1\nnode2:1\n")
+    replace_hosts(hosts, ["node1:1", "node2:1"])
     job = lab3.popen(HVDRUN, "-np", "2", "--elastic", "restart", "--host-discovery-script", f"cat {hosts}", "sh", "-c",
                      SAYS + f"while ! test -e {gate}; do sleep 0.1; done; test $WORLD_SIZE = 3")  # fmt: skip
     read_until(job.stdout, "start 0", 2)
-    hosts.write_text("node1:1\nnode2:1\nnode3:1\n")
+    replace_hosts(hosts, ["node1:1", "node2:1", "node3:1"])
     gate.write_text("")
     out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0, err
@@ -108,14 +110,14 @@ def test_hosts_that_came_meanwhile_are_used_by_the_next_start(lab3):
 def test_a_new_start_waits_for_a_host_in_place_of_a_lost_one(lab3):
     hosts, gate = pathlib.Path(lab3.shared) / "restart-offers", pathlib.Path(lab3.shared) / "restart-gate"
     gate.unlink(missing_ok=True)
-    hosts.write_text("node1:1\nnode2:1\n")
+    replace_hosts(hosts, ["node1:1", "node2:1"])
     job = lab3.popen(HVDRUN, "-np", "2", "--min-np", "1", "--elastic", "restart", "--elastic-wait", "600",
                      "--heartbeat", "0.5", "--reconnect-timeout", "2", "--host-discovery-script", f"cat {hosts}",
                      "sh", "-c", SAYS + f"while ! test -e {gate}; do sleep 0.1; done")  # fmt: skip
     read_until(job.stdout, "start 0", 2)
     lab3.cut("node2")
     read_until(job.stderr, "all ranks are started again", 1)
-    hosts.write_text("node1:1\nnode3:1\n")
+    replace_hosts(hosts, ["node1:1", "node3:1"])
     lines = "".join(read_until(job.stdout, r"start 1 rank \d of 2", 2))
     assert "on node3" in lines, lines
     lab3.heal()

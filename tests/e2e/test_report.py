@@ -13,7 +13,14 @@ from hvdrun import LIBHVD, PYTHON, hvdrun, program, read_until, start
 from lab import wait_until
 from patience import PATIENCE
 
-FAILS = "import os, time; time.sleep(0.2); {}['x<y>'] if os.environ['HVD_RANK'] == '5' else time.sleep(1000)"
+# Rank 5 fails when all eight have begun: each makes a file in a folder.
+FAILS = """
+import os, sys, time
+rank, folder = os.environ["HVD_RANK"], sys.argv[1]
+open(f"{folder}/{rank}", "w").close()
+while rank == "5" and len(os.listdir(folder)) < 8: time.sleep(0.01)
+{}["x<y>"] if rank == "5" else time.sleep(1000)
+"""
 VOID = {"meta", "link"}
 
 
@@ -42,7 +49,7 @@ class Page(html.parser.HTMLParser):
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "job.html"
-    done = hvdrun("-np", 8, "--report", path, sys.executable, "-c", FAILS)
+    done = hvdrun("-np", 8, "--report", path, sys.executable, "-c", FAILS, tmp_path_factory.mktemp("begun"))
     assert done.returncode == 1
     return path
 

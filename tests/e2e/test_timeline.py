@@ -8,13 +8,22 @@ import pytest
 
 from hvdrun import hvdrun
 
+# Rank 0 makes a file when it has begun an operation, and rank 1 begins it after that.
 RANK_1_IS_LATE = textwrap.dedent("""
-    import time, torch, horovod.torch as hvd
+    import pathlib, sys, time, torch, horovod.torch as hvd
     hvd.init()
+    def operate(name, begin):
+        mark = pathlib.Path(sys.argv[1], name)
+        while hvd.rank() == 1 and not mark.exists():
+            time.sleep(0.01)
+        time.sleep(0.2 * hvd.rank())
+        handle = begin()
+        if hvd.rank() == 0:
+            mark.touch()
+        hvd.synchronize(handle)
     for step in range(3):
-        time.sleep(0.05 * hvd.rank())
-        hvd.synchronize(hvd.allreduce_async(torch.ones(1000), name="gradient"))
-    hvd.allgather(torch.ones(2, 3), name="scores")
+        operate(f"step{step}", lambda: hvd.allreduce_async(torch.ones(1000), name="gradient"))
+    operate("end", lambda: hvd.allgather_async(torch.ones(2, 3), name="scores"))
 """)
 
 
@@ -22,7 +31,8 @@ RANK_1_IS_LATE = textwrap.dedent("""
 def trace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("timeline")
     (folder / "train.py").write_text(RANK_1_IS_LATE)
-    done = hvdrun("-q", "-np", "2", "--timeline-filename", str(folder / "trace.json"), sys.executable, str(folder / "train.py"))
+    done = hvdrun("-q", "-np", "2", "--timeline-filename", str(folder / "trace.json"), sys.executable, str(folder / "train.py"),
+                  str(folder))
     assert done.returncode == 0, done.stderr
     return folder / "trace.json"
 

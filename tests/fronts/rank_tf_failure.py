@@ -6,7 +6,7 @@ import threading
 import time
 
 import tensorflow as tf
-from rank_side import report
+from rank_side import meet, report
 
 import horovod.tensorflow as hvd
 from horovod.common.util import is_version_greater_equal_than
@@ -76,7 +76,7 @@ def many(x):
 
 
 many(tf.constant(1.0))
-hvd.barrier()
+meet(hvd.barrier)
 if RANK == 1:
     report(told)
     # A moment later, so that rank 0 waits within the graph by then; it need not, for the outcome is the same.

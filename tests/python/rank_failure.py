@@ -9,7 +9,7 @@ import threading
 import time
 
 import torch
-from rank_side import report
+from rank_side import meet, report
 
 import horovod.torch as hvd
 from horovod.common import _wait
@@ -51,7 +51,7 @@ def die_or_wait(end):
 def interrupt():
     """Ctrl-C on rank 0 while rank 1 does not come."""
     hvd.init()
-    hvd.barrier()
+    meet(hvd.barrier)
     if hvd.rank() == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background may have it ignored
         interrupt_wait()
@@ -77,7 +77,7 @@ def interrupt_future():
     folder = os.environ["HVD_TEST_REPORTS"]
     rank, size = int(os.environ["HVD_RANK"]), int(os.environ["HVD_SIZE"])
     dist.init_process_group("hvd", init_method=f"file://{folder}/store", rank=rank, world_size=size)
-    dist.barrier()
+    meet(dist.barrier)
     if rank == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         future = dist.all_reduce(torch.ones(4), async_op=True).get_future().then(lambda done: done.value())
@@ -100,7 +100,7 @@ def interrupt_step():
     hvd.init()
     weight = torch.nn.Parameter(torch.ones(2))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0))
-    hvd.barrier()
+    meet(hvd.barrier)
     if hvd.rank() == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         interrupt_wait()
@@ -128,7 +128,7 @@ def interrupt_cell():
     """As in a notebook: an event loop has the wake-up descriptor, a cell runs inside of it, and Ctrl-C comes while it waits for
     a handle. The next cell joins the job anew."""
     hvd.init()
-    hvd.barrier()
+    meet(hvd.barrier)
     told = {}
 
     def first_cell():

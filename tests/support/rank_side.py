@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import time
 import traceback
 
 
@@ -12,6 +13,15 @@ def report(value) -> None:
     path = pathlib.Path(os.environ["HVD_TEST_REPORTS"]) / (rank + ".json")
     path.with_suffix(".part").write_text(json.dumps(value))
     path.with_suffix(".part").rename(path)
+
+
+def meet(barrier) -> None:
+    """A barrier that every rank has left when it returns: one who ends then does not end it for one who is slow."""
+    barrier()
+    folder = pathlib.Path(os.environ["HVD_TEST_REPORTS"])
+    (folder / f"met.{os.environ['HVD_RANK']}").touch()
+    while not all((folder / f"met.{rank}").exists() for rank in range(int(os.environ["HVD_SIZE"]))):
+        time.sleep(0.01)
 
 
 def run_cases(namespace, barrier) -> None:
