@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from hvdrun import HVDRUN, env_with, hvdrun, read_until, start, wait_until_gone
+from hvdrun import HVDRUN, env_with, hvdrun, read_until, replace_hosts, start, wait_until_gone
 from lab import wait_until
 from ways import EXECUTES
 
@@ -206,13 +206,13 @@ def test_a_job_that_is_ended_while_files_travel_leaves_nothing_and_the_next_goes
 
 def test_a_joining_host_gets_the_folder_before_its_ranks_start(project, tmp_path, marker):
     hosts = tmp_path / "hosts"
-    hosts.write_text("a:1\n")
+    replace_hosts(hosts, ["a:1"])
     (project / "train.sh").write_text("pwd; cat src/deep/module.py; while ! [ -e stop ]; do sleep 0.1; done\n")
     cache = tmp_path / "cache"
     job = start("--sync", "--no-tags", "--rsh", EXECUTES, "--hostfile", hosts, "--watch-hostfile", "--min-np", 1, "--max-np", 2,
                 "sh", "train.sh", cwd=project, env={**env_with(marker), "XDG_CACHE_HOME": str(cache)})
     first = read_until(job.stdout, "x = 1\n")
-    hosts.write_text("a:1\nb:1\n")
+    replace_hosts(hosts, ["a:1", "b:1"])
     second = read_until(job.stdout, "x = 1\n")
     assert first == second
     (pathlib.Path(first[0].strip()) / "stop").touch()
