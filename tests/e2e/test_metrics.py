@@ -11,6 +11,7 @@ import pytest
 
 from hvdrun import hvdrun, start
 from patience import PATIENCE
+from ports import free_ports
 
 SAMPLE = re.compile(r'^[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\.)*"(,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? -?[0-9.e+-]+$')
 
@@ -123,9 +124,7 @@ def test_metrics_are_given_at_a_socket_until_the_job_has_ended(tmp_path):
 def test_metrics_at_an_address_are_for_those_with_the_token(tmp_path):
     token = tmp_path / "token"
     token.write_text("a-long-secret\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     job = start("--metrics-listen", f"127.0.0.1:{port}", "--metrics-token", token, "-np", 1, "sleep", 1000)
     assert when_there(lambda: get(port))[0] == 401
     assert get(port, Authorization="Bearer a-long-secret")[0] == 200

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 
 import pytest
+from patience import PATIENCE
 
 # Ray asks these when it is imported, and its processes inherit them.
 SETTINGS = {
@@ -12,6 +13,10 @@ SETTINGS = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # everything listens on loopback
     "RAY_AUTH_MODE": "disabled",  # else it leaves a token in the home folder
     "RAY_COLOR_PREFIX": "0",
+    # On a busy machine a node, or a worker that begins, is slow and not dead; and memory is used by others too.
+    "RAY_health_check_failure_threshold": "100",
+    "RAY_worker_register_timeout_seconds": str(PATIENCE),
+    "RAY_memory_monitor_refresh_ms": "0",
 }
 
 

@@ -14,6 +14,7 @@ from horovod.ray import RayExecutor
 from horovod.ray.strategy import create_placement_group
 from horovod.runner import _launch
 from patience import PATIENCE
+from ports import free_ports
 from spark_deaths import is_alive
 
 TWO = {"num_workers": 2}
@@ -185,8 +186,8 @@ def test_gpus_are_those_that_ray_gives(executor):
     assert sorted(ranks.run(gpus)) == ["0,1", "2,3"]
     ranks.shutdown()
     everything_is_free()
-    lacking = RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=1), num_workers=5, use_gpu=True)
-    with pytest.raises(TimeoutError, match="Ray has not reserved 5 times 1 CPU, 1 GPU .*PACK.* after 1 s; free now: 4 CPU"):
+    lacking = RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=5), num_workers=5, use_gpu=True)
+    with pytest.raises(TimeoutError, match="Ray has not reserved 5 times 1 CPU, 1 GPU .*PACK.* after 5 s; free now: 4 CPU"):
         lacking.start()
 
 
@@ -232,13 +233,18 @@ executor.shutdown()
 """
 
 
+def listens(port):
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_a_ray_client(cluster):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     server = subprocess.Popen([sys.executable, "-m", "ray.util.client.server", "--address", cluster, "--host", "127.0.0.1",
                                "--port", str(port), "--mode", "legacy"], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL)  # fmt: skip
     try:
+        wait_until(lambda: server.poll() is not None or listens(port))  # a client waits for half a minute only
         done = subprocess.run([sys.executable, "-c", CLIENT, f"ray://127.0.0.1:{port}"], capture_output=True, text=True,
                               timeout=PATIENCE)  # fmt: skip
     finally:

@@ -12,6 +12,7 @@ import subprocess
 import time
 
 from patience import PATIENCE
+from ports import free_ports
 
 SBIN = "/usr/sbin:/sbin"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "salloc", "sbatch", "sinfo", "scancel")
@@ -23,15 +24,6 @@ def missing():
         return "a Slurm for tests needs root"
     absent = [name for name in PROGRAMS if not shutil.which(name, path=os.environ["PATH"] + ":" + SBIN)]
     return f"Slurm is not installed: no {', '.join(absent)}" if absent else None
-
-
-def free_ports(count):
-    """Ports of this machine that nobody uses now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 class Slurm:
@@ -88,8 +80,9 @@ class Slurm:
             "TaskPlugin=task/none", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core", "MpiDefault=none",
             "SwitchType=switch/none", "JobAcctGatherType=jobacct_gather/none", "AccountingStorageType=accounting_storage/none",
             "JobCompType=jobcomp/none", "ReturnToService=2", "SchedulerType=sched/builtin",
-            "SchedulerParameters=batch_sched_delay=0,sched_interval=1", "KillWait=5", "SlurmdTimeout=10",
-            "SlurmctldTimeout=30", "PropagateResourceLimits=NONE",
+            "SchedulerParameters=batch_sched_delay=0,sched_interval=1", "SlurmctldTimeout=30", "PropagateResourceLimits=NONE",
+            # On a busy machine a node that is slow is not down, and ranks that are told to end have time for it.
+            f"SlurmdTimeout={PATIENCE}", f"BatchStartTimeout={PATIENCE}", "MessageTimeout=60", "KillWait=30",
         ]
         for name, port in zip(self.names, ports[1:]):
             lines.append(f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.cpus} State=UNKNOWN")
