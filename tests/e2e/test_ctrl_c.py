@@ -132,15 +132,16 @@ def listeners_of(pid):
 
 
 def test_ctrl_c_while_strangers_call_at_a_probe_of_check(lab2):
-    lab2.cut("node1", "node2")  # so that the probe waits for its peer
+    # A probe waits a few seconds for its peer: whoever looks for it and calls is there before.
+    hosts = [next(p.pid for p in lab2.ps(host, everything=True)) for host in ("node1", "node2")]
+    callers = lab2.popen(*HOSTILE, "call", stdin=-1)
+    assert callers.stdout.readline() == "ready\n", callers.communicate()
+    lab2.cut("node1", "node2")  # so that the probe waits
     job = lab2.popen(HVDRUN, "check", "--start-timeout", str(PATIENCE), "-H", "node1,node2")
     try:
-        def probe():
-            agents = [p.pid for host in ("node1", "node2") for p in lab2.ps(host) if "agent-" in p.args]
-            return [place for agent in agents for place in listeners_of(agent)]
-
-        address, port = wait_until(probe, "nobody listens")[0]
-        callers = lab2.popen(*HOSTILE, "call", address, str(port), stdin=-1)
+        address, port = wait_until(lambda: [place for host in hosts for place in listeners_of(host)], "nobody listens")[0]
+        callers.stdin.write(f"{address} {port}\n")
+        callers.stdin.flush()
         assert callers.stdout.readline() == "called\n", callers.communicate()
         out, _ = ctrl_c(job, "strangers at a probe of check")
         callers.communicate()

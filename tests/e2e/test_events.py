@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from hvdrun import HVDRUN, PYTHON, hvdrun, kill, processes_with, program, read_until, start
+from hvdrun import HVDRUN, PYTHON, hvdrun, kill, processes_with, read_until, start, without_copies
 from patience import PATIENCE
 
 
@@ -117,15 +117,18 @@ def test_over_hosts_each_node_is_told(lab2):
     assert named(events, "failure")[0]["host"] == "node2"
 
 
-def test_a_node_that_is_away_and_back_is_told():
+def test_a_node_that_is_away_and_back_is_told(tmp_path):
     marker = f"HVD_TEST_MARKER={uuid.uuid4()}"
-    job = start("--json", "--rsh", "sh -c 'shift; eval \"$*\"' -", "--reconnect-timeout", 120, "-np", 1, "-H", "a:1",
-                *PYTHON, program("pace_lines.py"), 2000, 200000,
+    job = start("--json", "--rsh", "sh -c 'shift; eval \"$*\"' -", "--reconnect-timeout", PATIENCE, "-np", 1, "-H", "a:1",
+                "sh", "-c", f"echo up; until [ -e {tmp_path}/go ]; do sleep 0.05; done",
                 env={**os.environ, **dict([marker.split("=")])})
-    read_until(job.stdout, "0 100 ")
-    kill(next(pid for pid, args in sorted(processes_with(marker).items()) if args.startswith("sh -c shift; eval")))
-    job.stdout.read()
-    events, own = parsed(job.stderr.read().encode())
+    read_until(job.stdout, "up")
+    looks = {pid: args for pid, args in processes_with(marker).items() if args.startswith("sh -c shift; eval")}
+    (command,) = without_copies(looks)
+    kill(command)
+    told = read_until(job.stderr, '"node_back"')
+    (tmp_path / "go").touch()  # the rank does not end before
+    events, own = parsed(("".join(told) + job.stderr.read()).encode())
     assert job.wait(PATIENCE) == 0 and own == []
     away, back = named(events, "node_away")[0], named(events, "node_back")[0]
-    assert (away["host"], away["patience_seconds"], back["host"]) == ("a", 120, "a")
+    assert (away["host"], away["patience_seconds"], back["host"]) == ("a", PATIENCE, "a")

@@ -83,8 +83,10 @@ def test_secrets_are_in_no_record_and_what_a_job_starts_with_is_removed_with_its
         return service.files_with("s3cr3t-token", "0ther-secret")
 
     assert [stat.S_IMODE(file.stat().st_mode) for file in found()] == [0o600]
-    assert all(stat.S_IMODE(f.stat().st_mode) == (0o700 if f.is_dir() else 0o600)
-               for f in (service.state / "hvdrun/service").rglob("*") if "rank." not in str(f))
+    for file in (service.state / "hvdrun/service").rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # SQLite's own come and go
+            is_folder, mode = file.is_dir(), stat.S_IMODE(file.stat().st_mode)
+            assert mode == (0o700 if is_folder else 0o600) or "rank." in str(file), file
     assert service.ok("logs", "secretive") == "token ***\n"
     assert "s3cr3t" not in service.ok("show", "secretive", "--json") + service.ok("ps", "--json")
     (service.path / "gate").touch()

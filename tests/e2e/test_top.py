@@ -35,9 +35,14 @@ def test_top_shows_what_ranks_use(live, tmp_path):
     go = tmp_path / "go"
     job = start("-np", 2, "sh", "-c", f"echo hello; while [ ! -e {go} ]; do sleep 0.1; done", env=live)
     wait_until(lambda: is_seen(live), "hvdrun top never saw the job")
-    seen = status(live)
-    assert [rank["state"] for rank in seen["ranks"]] == ["running", "running"]
-    assert all(rank["memory_bytes"] > 0 and rank["lines"] == 1 and "libhvd" not in rank for rank in seen["ranks"])
+
+    def both_run():
+        seen = status(live)
+        return seen if all((rank["state"], rank["lines"]) == ("running", 1) for rank in seen["ranks"]) else None
+
+    seen = wait_until(both_run, "hvdrun top never saw both ranks and their lines")
+    assert len(seen["ranks"]) == 2
+    assert all(rank["memory_bytes"] > 0 and "libhvd" not in rank for rank in seen["ranks"])
     assert seen["nodes"][0]["memory_total"] > 0
     assert status(live, seen["job"])["job"] == status(live, str(job.pid))["job"] == seen["job"]
     rows = hvdrun("top", "--once", env=live).stdout

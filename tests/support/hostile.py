@@ -5,7 +5,8 @@ As a program, where the peer is a process of its own:
                                       on until its input ends
     hostile.py after COUNT COMMAND... lets the first COUNT bytes through that an agent says, and is mute then
     hostile.py rank WORDS             a rank that greets its agent, and talks then; says "up"
-    hostile.py call HOST PORT         one caller for each of WORDS; says "called"; goes on until its input ends
+    hostile.py call                   says "ready", reads a line "HOST PORT", and is one caller for each of WORDS there; says
+                                      "called"; goes on until its input ends
 """
 
 import os
@@ -136,7 +137,9 @@ def main(how, *words):
         talk(agent.sendall, words[0], first=greeting)
         threading.Event().wait()
     else:
-        with Callers(lambda: socket.create_connection((words[0], int(words[1])))):
+        print("ready", flush=True)
+        host, port = sys.stdin.readline().split()
+        with Callers(lambda: socket.create_connection((host, int(port)))):
             print("called", flush=True)
             sys.stdin.read()
 
