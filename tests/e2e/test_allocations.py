@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from hvdrun import BIN, HVDRUN, ROOT, hvdrun, read_until
+from patience import PATIENCE
 
 PAGE = (ROOT / "launcher/docs/allocations.md").read_text()
 
@@ -81,7 +82,7 @@ def test_ctrl_c_leaves_nothing(lab2, environment):
     job = lab2.popen(HVDRUN, "--grace", "1", "sh", "-c", "trap '' INT; echo up $RANK; sleep 1000 & wait", env=environment)
     read_until(job.stdout, "up 3")
     os.kill(lab2.pid_of(job), signal.SIGINT)
-    _, errors = job.communicate(timeout=120)
+    _, errors = job.communicate(timeout=PATIENCE)
     assert job.returncode == 128 + signal.SIGINT, errors
 
 

@@ -38,6 +38,11 @@ def words(text):
     return " ".join(text.split())
 
 
+def has_this_clock(host):
+    """As all hosts of a test have. How well that is known depends on how soon an answer came; a microsecond is for rounding."""
+    return abs(host["clock_offset_seconds"]) <= host["clock_uncertainty_seconds"] + 1e-6
+
+
 def checked(lab, *arguments, **options):
     return lab.run(HVDRUN, "check", *arguments, **options)
 
@@ -51,7 +56,7 @@ def test_this_machine_is_told_without_hosts():
     assert host["processors"] == len(os.sched_getaffinity(0))
     assert host["memory_bytes"] > 0 and host["ports"]["error"] is None
     assert host["kernel"] == f"{os.uname().sysname} {os.uname().release}" and host["machine"] == os.uname().machine
-    assert abs(host["clock_offset_seconds"]) < 1 and host["clock_uncertainty_seconds"] < 1
+    assert has_this_clock(host)
     assert host["temporary"]["error"] is None and host["cache"]["free_bytes"] > 0
 
 
@@ -110,7 +115,7 @@ def test_a_python_that_hangs_costs_its_share_of_the_time_and_nothing_stays(tmp_p
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexec sleep 1000\n")
     python.chmod(0o755)
-    done = hvdrun("check", "--start-timeout", "15", "-x", f"PATH={tmp_path}:/usr/bin:/bin",
+    done = hvdrun("check", "--start-timeout", "30", "-x", f"PATH={tmp_path}:/usr/bin:/bin",
                   env={**os.environ, mark: "1"})
     assert done.returncode == 0
     assert "has not ended in time" in words(done.stdout)
@@ -218,7 +223,7 @@ def test_healthy_hosts_and_all_links_between_them(lab3):
         assert host["host_name"] == f"node{i}" and host["agent"]["pushed"] is False
         assert re.search(r"/agent-[0-9a-f]{64}$", host["agent"]["path"])
         assert [interface["mtu"] for interface in host["interfaces"]] == [1500]
-        assert abs(host["clock_offset_seconds"]) < 1
+        assert has_this_clock(host)
     names = [f"node{i}" for i in (1, 2, 3)]
     assert sorted((link["from"], link["to"]) for link in again["links"]) == \
         sorted((a, b) for a in names for b in names if a != b)
@@ -236,7 +241,7 @@ def test_hosts_that_fail_are_all_named_and_do_not_keep_the_others_from_being_che
     lab3.cut("node3")
     try:
         where.write_text(lines.replace(key2, key1))
-        done = checked(lab3, "--start-timeout", "15", "--json", "-H", "node1,node2,node3,nowhere")
+        done = checked(lab3, "--start-timeout", "30", "--json", "-H", "node1,node2,node3,nowhere")
     finally:
         where.write_text(lines)
         lab3.heal()
@@ -349,8 +354,10 @@ def test_a_check_that_is_killed_leaves_nothing(lab3):
     lab3.cut("node1", "node2")
     job = lab3.popen(HVDRUN, "check", "-H", "node1,node2")
     try:
-        wait_until(lambda: any("agent-" in p.args for p in lab3.ps("node2")), "no agent on node2")
-        os.kill(lab3.pid_of(job), signal.SIGKILL)
+        pid = lab3.pid_of(job)
+        wait_until(lambda: any("agent-" in p.args for p in lab3.ps("node2")) or job.poll() is not None, "no agent on node2")
+        with contextlib.suppress(ProcessLookupError):  # it waits for the link some seconds only
+            os.kill(pid, signal.SIGKILL)
         job.wait(PATIENCE)
     finally:
         lab3.heal()

@@ -267,7 +267,7 @@ def runs(pid):
 def test_nothing_of_a_command_runs_on_and_its_output_is_told(seconds, code):
     """A session of its own holds the output open, as the ranks do."""
     script = HANGS + (
-        "check.commands.set_clock(60, 3)\n"
+        f"check.commands.set_clock(60, {3 if code else PATIENCE})\n"
         f"done = check.run([sys.executable, '-c', sys.argv[2], '{seconds}'])\n"
         "print(done.code, done.last_words(), sep=';')"
     )
@@ -286,7 +286,7 @@ def test_ranks_that_hang_say_where_and_the_table_comes(tmp_path):
     )
     script = HANGS + (
         "import on_ranks\n"
-        "on_ranks.patience = lambda limit: 1\n"
+        "on_ranks.patience = lambda limit: 5\n"
         "on_ranks.CASES = sys.argv[2]\n"
         f"check.commands.set_clock(60, {PATIENCE})\n"
         "job = check.Job(None)\n"
@@ -296,7 +296,7 @@ def test_ranks_that_hang_say_where_and_the_table_comes(tmp_path):
     )
     done = run([sys.executable, "-c", script, SCRIPT, tmp_path / "hangs.py"])
     word, text = rows_of(done.stdout)["operations, 2 ranks"]
-    assert word == "FAILED" and "no end within 1 s; the ranks were at: File " in text, done.stdout + done.stderr
+    assert word == "FAILED" and "no end within 5 s; the ranks were at: File " in text, done.stdout + done.stderr
     assert "Fatal Python error: Aborted" in done.stderr and "Extension modules" not in done.stderr
     assert done.stdout.endswith("\n0 passed, 1 failed, 0 skipped\n")
     assert not any(runs((tmp_path / str(rank)).read_text()) for rank in range(2) if (tmp_path / str(rank)).exists())

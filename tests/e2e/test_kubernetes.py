@@ -108,15 +108,16 @@ def test_a_name_and_a_launcher_that_come_late_are_waited_for(pods):
 
 
 def test_a_name_that_never_comes_is_one_line(pods):
-    code, _, err = pods.outcome(pods.agent(0, name="nobody.job", timeout=1))
+    code, _, err = pods.outcome(pods.agent(0, name="nobody.job", timeout=5))
     assert code == 1
     assert re.search(r"cannot call hvdrun at nobody.job:4711 within the start timeout \(nobody.job: .+\); does it run", err)
     assert err.count("\n") <= 2  # one before it, that it waits
 
 
 def test_pods_that_never_call_are_counted(pods):
-    launcher = pods.hvdrun("--start-timeout", 2, "true")
     agent = pods.agent(1)
+    read_until(agent.stderr, f"waiting for hvdrun at {NAME}:{PORT}")  # it calls again and again
+    launcher = pods.hvdrun("--start-timeout", 20, "true")
     code, _, err = pods.outcome(launcher)
     assert code == 241
     assert "of 2 pods of Kubernetes 1 did not start within the start timeout; do they run" in err

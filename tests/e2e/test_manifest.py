@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from hvdrun import HVDRUN, ROOT, hvdrun
+from patience import PATIENCE
 
 # The fields of jobset.x-k8s.io/v1alpha2 that a user may set, without those that hold templates of other kinds.
 TEXT, FLAG, COUNT = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 0}
@@ -208,7 +209,7 @@ def test_options_and_the_command_reach_hvdrun_in_its_pod_as_they_were(tmp_path, 
     # Kubernetes would replace $(HOME); the doubled $ keeps it.
     words = pods(manifest(*SAMPLES["job"]))["launcher"]["containers"][0]["command"]
     assert words[-4:] == ["--np=4", "sh", "-c", "echo $$(HOME) \"$RANK\"\n'x'"]
-    plan = subprocess.run([HVDRUN, "plan", *words[1:]], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    plan = subprocess.run([HVDRUN, "plan", *words[1:]], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
     assert plan.returncode == 0, plan.stderr
 
 
@@ -282,9 +283,9 @@ def test_a_job_file_says_what_pods_run(tmp_path, kind):
     assert words[words.index("bash"):-1] == ["bash", "-c"]
     text = "python () { echo $A, $HOME_OF, $C, $*; }\n" + words[-1].replace("exec -- ", "")
     done = subprocess.run(["bash", "-c", text], env={"HOME": "/h", "C": "d", "PATH": "/usr/bin:/bin"}, capture_output=True,
-                          text=True, timeout=600)
+                          text=True, timeout=PATIENCE)
     assert done.stdout == "b c, /h/x, d, train.py --lr 0.1\n", done.stderr + words[-1]
-    plan = subprocess.run([HVDRUN, "plan", *words[1:]], capture_output=True, text=True, cwd=ROOT, timeout=600)
+    plan = subprocess.run([HVDRUN, "plan", *words[1:]], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
     assert plan.returncode == 0, plan.stderr
 
 
@@ -298,7 +299,7 @@ def test_flags_win_over_the_job_file(tmp_path):
     assert "echo $RANK" in words[-1]
     # What the text does is what ranks on hosts would do.
     done = subprocess.run(["bash", "-c", words[-1].replace("$$(", "$(")], env={"RANK": "3", "PATH": "/usr/bin:/bin"},
-                          capture_output=True, text=True, timeout=600)
+                          capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout == "3\n", done.stderr
 
 

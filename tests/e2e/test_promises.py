@@ -242,8 +242,8 @@ def test_hosts_that_cannot_be_used_are_all_named_before_any_rank_runs(make_lab):
     lab.path("node3", "/root/.ssh/authorized_keys").write_text("")
     lab.cut("node4")
     # In which the one that is well must have come, too.
-    with Within(15):
-        done = lab.run(HVDRUN, "--start-timeout", "15", "-H", "node1,node2,node3,node4,nowhere", "sh", "-c", "echo ran")
+    with Within(30):
+        done = lab.run(HVDRUN, "--start-timeout", "30", "-H", "node1,node2,node3,node4,nowhere", "sh", "-c", "echo ran")
     lab.heal()
     assert (done.returncode, done.stdout) == (UNREACHABLE, "")
     said = {name: [line for line in own_words(done.stderr) if line.startswith(f"hvdrun: {name}: ")]

@@ -218,7 +218,7 @@ def ctxt_switches(pid):
 
 def test_an_idle_job_wakes_nobody(lab3):
     import time
-    job = lab3.popen(HVDRUN, "-np", "4", "-H", "node1:2,node2:2", *PYTHON, program("idle.py"), LIBHVD, "300")
+    job = lab3.popen(HVDRUN, "-np", "4", "-H", "node1:2,node2:2", *PYTHON, program("idle.py"), LIBHVD, str(2 * PATIENCE))
     read_until(job.stdout, "joined", 4)
     launcher = lab3.pid_of(job)
     everyone = {p.pid: p.args for p in lab3.ps() if re.search("agent|idle.py", p.args) and "sshd" not in p.args}

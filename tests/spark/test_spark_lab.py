@@ -48,12 +48,12 @@ check = horovod.spark.check(num_proc=2, store=folder)
 tell("check", [check.problems, sorted({task.host for task in check.tasks})])
 
 def runner(*args):
-    os.environ["HVD_HEARTBEAT"] = "0.4"
+    os.environ["HVD_HEARTBEAT"] = "2"
     HorovodRunner(np=2).run(record, folder=args[0])
 
 ways = {
-    "run": lambda *args: horovod.spark.run(record, args=args, num_proc=2, stderr=io.StringIO(), heartbeat=0.4),
-    "backend": lambda *args: SparkBackend(2, stderr=io.StringIO(), heartbeat=0.4).run(record, args=args),
+    "run": lambda *args: horovod.spark.run(record, args=args, num_proc=2, stderr=io.StringIO(), heartbeat=2),
+    "backend": lambda *args: SparkBackend(2, stderr=io.StringIO(), heartbeat=2).run(record, args=args),
     "runner": runner,
 }
 for name, way in ways.items():
