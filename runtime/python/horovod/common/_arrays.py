@@ -11,7 +11,7 @@ import cloudpickle
 import numpy as np
 
 from horovod.common import _lib, _wait, basics
-from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common._process_set import ProcessSet, global_process_set
 
 _CODES = {
     "uint8": _lib.UINT8, "int8": _lib.INT8, "uint16": _lib.UINT16, "int16": _lib.INT16, "int32": _lib.INT32,
