@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
 from horovod.spark.common import store_check  # noqa: E402
-from horovod.spark.common.dataset import open_prepared, prepare, release  # noqa: E402
+from horovod.spark.common.dataset import open_prepared  # noqa: E402
+from horovod.spark.common.materialise import prepare, release  # noqa: E402
 from horovod.spark.common.reader import Reader  # noqa: E402
 from horovod.spark.common.store import Store  # noqa: E402
 from patience import PATIENCE  # noqa: E402

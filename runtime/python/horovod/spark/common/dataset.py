@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 from horovod.spark.common import columns as kinds
 from horovod.spark.common.columns import Column
 
-__all__ = ["Column", "Dataset", "MANIFEST", "Prepared", "RowGroup", "open_prepared", "prepare", "release", "scan"]
+__all__ = ["Column", "Dataset", "MANIFEST", "Prepared", "RowGroup", "open_prepared", "scan"]
 
 MANIFEST = "_hvd_dataset.json"
 _VERSION = 1
@@ -90,55 +90,6 @@ class Prepared:
     validation: Optional[Dataset]
     path: str
     made: bool = False
-
-
-def prepare(
-    frame: Any,
-    store: Any,
-    *,
-    columns: Sequence[str],
-    label_columns: Sequence[str] = (),
-    sample_weight_col: Optional[str] = None,
-    validation: Any = None,
-    num_proc: int = 1,
-    partitions_per_process: int = 10,
-    dataset_idx: Optional[int] = None,
-    compress_sparse: bool = False,
-    cache: str = "auto",
-    seed: Optional[int] = None,
-    fill: Optional[Dict[str, Any]] = None,
-) -> Prepared:
-    """The rows of a DataFrame as data sets that ranks can read; one for training, one for validation.
-
-    Args:
-        columns, label_columns, sample_weight_col: what is needed of the frame.
-        validation: None, a fraction in [0, 1), or a column whose rows are for validation where it is true or above 0.
-        num_proc, partitions_per_process: no more files are written than their product.
-        dataset_idx: which of the store's places; None: the one without a number.
-        compress_sparse: write vectors as indices and values; the reader makes them dense.
-        cache: "auto": read the files of a plain Parquet scan where they are, and use again what an equal plan has
-            written; "always": write a copy, and use it again; "never": write a copy each time.
-        seed: of the random split.
-        fill: by column, what to write in place of nulls; nulls of other columns are an error.
-
-    Raises:
-        ValueError: a column is missing, has nulls, rows of several lengths, or values of a kind that cannot be read.
-        RuntimeError: the store is not seen by all who need it.
-    """
-    from horovod.spark.common import materialise
-
-    wanted = materialise.Wanted(
-        tuple(columns), tuple(label_columns), sample_weight_col, validation, num_proc * partitions_per_process,
-        compress_sparse, seed, tuple(sorted((fill or {}).items())),
-    )  # fmt: skip
-    return materialise.prepare(frame, store, wanted, dataset_idx, cache)
-
-
-def release(store: Any, prepared: Prepared) -> None:
-    """The fit that asked for it has ended. The newest copy stays for the next fit; older ones are removed."""
-    from horovod.spark.common import materialise
-
-    materialise.release(store, prepared)
 
 
 def open_prepared(store: Any, dataset_idx: Optional[int] = None, path: Optional[str] = None) -> Prepared:

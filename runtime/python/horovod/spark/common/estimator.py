@@ -68,7 +68,7 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
     def _fit(self, frame: Any) -> HorovodModel:
         self._check_told()
         backend = self._backend()
-        data = dataset.prepare(
+        data = materialise.prepare(
             frame, self.getStore(), columns=self._features_of(frame.columns), label_columns=self.getLabelCols(),
             sample_weight_col=self.getSampleWeightCol(), validation=self.getValidation() or None,
             num_proc=backend.num_processes(), partitions_per_process=self.getPartitionsPerProcess(),

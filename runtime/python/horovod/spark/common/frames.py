@@ -1,9 +1,8 @@
 """What Horovod's util says of DataFrames, for programs and tests that call it by those names; util.py has the names.
 
-The estimators prepare data by dataset.prepare(), which these call too, and look at no row in Python.
+The estimators prepare data by materialise.prepare(), as util.prepare_data() does, and look at no row in Python.
 """
 
-import contextlib
 import os
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -13,12 +12,12 @@ import numpy
 from pyspark.ml.linalg import DenseVector, SparseVector, Vector, VectorUDT
 from pyspark.sql import types
 
-from horovod.spark.common import constants, dataset, materialise, util
+from horovod.spark.common import constants
 from horovod.spark.common.cache import TrainingDataCache
 from horovod.spark.common.estimator import check_validation
 
 __all__ = ["check_shape_compatibility", "check_validation", "clear_training_cache", "get_dataset_properties",
-           "prepare_data", "to_petastorm_fn"]  # fmt: skip
+           "to_petastorm_fn"]  # fmt: skip
 
 # The time in seconds in which a mount shows files that Spark has written, and between two looks.
 _SHOWN_S = 30.0
@@ -81,7 +80,7 @@ def _get_col_info(frame: Any) -> Tuple[Dict[str, set], Dict[str, int], Dict[str,
     return kinds, shapes, sizes
 
 
-def _get_metadata(frame: Any) -> Dict[str, Dict[str, Any]]:
+def metadata_of_columns(frame: Any) -> Dict[str, Dict[str, Any]]:
     """What a model remembers of the columns; see schema.py."""
     kinds, shapes, sizes = _get_col_info(frame)
     metadata = {}
@@ -147,7 +146,7 @@ def get_spark_df_output_schema(
     return types.StructType([*schema.fields, *added])
 
 
-def _metadata_of_rows(frame: Any) -> Dict[str, Dict[str, Any]]:
+def metadata_of_rows(frame: Any) -> Dict[str, Dict[str, Any]]:
     """What Horovod knows of columns at which it has not looked: the types that Python's own values have in Spark."""
     metadata = {}
     for field in frame.schema.fields:
@@ -163,41 +162,6 @@ def _metadata_of_rows(frame: Any) -> Dict[str, Dict[str, Any]]:
             "intermediate_format": constants.NOCHANGE,
         }  # fmt: skip
     return metadata
-
-
-@contextlib.contextmanager
-def prepare_data(
-    num_processes: int,
-    store: Any,
-    df: Any,
-    label_columns: Sequence[str],
-    feature_columns: Sequence[str],
-    validation: Any = None,
-    sample_weight_col: Optional[str] = None,
-    compress_sparse: bool = False,
-    partitions_per_process: int = 10,
-    verbose: int = 0,
-) -> Iterator[int]:
-    """Writes what is needed of a frame into the store, for fit_on_parquet(dataset_idx=...).
-
-    It gives the number of the data's place in the store, which is the frame's own while the context lasts. Data that
-    was written for the same frame is used again."""
-    wanted = [*feature_columns, *label_columns, *([sample_weight_col] if sample_weight_col else [])]
-    key = _training_cache.create_key(df, store, validation)
-    with _training_cache.use(key) as place:
-        if _training_cache.is_cached(key, store):
-            _training_cache.get_dataset(key)
-        else:
-            prepared = dataset.prepare(
-                df, store, columns=list(feature_columns), label_columns=list(label_columns), cache="never",
-                sample_weight_col=sample_weight_col, validation=validation, num_proc=num_processes, dataset_idx=place,
-                partitions_per_process=partitions_per_process, compress_sparse=compress_sparse,
-            )  # fmt: skip
-            needed = df.select(*wanted)
-            metadata = util._get_metadata(needed) if compress_sparse else _metadata_of_rows(needed)
-            _training_cache.set_dataset(key, prepared, metadata)
-            materialise.release(store, prepared)
-        yield place
 
 
 def get_dataset_properties(dataset_idx: int) -> Tuple[int, int, Dict[str, Any], float]:

@@ -1,4 +1,4 @@
-"""From a DataFrame to files that ranks can read, with Spark's help: dataset.prepare().
+"""From a DataFrame to files that ranks can read, with Spark's help.
 
 Rows are copied once, by one write that also splits them, so that no row is both in training and in validation. A copy
 has a folder of its own and counts from when its manifest stands there: object stores cannot rename. A plain scan of
@@ -11,7 +11,7 @@ import posixpath
 import random
 import threading
 import uuid
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from horovod.spark.common import dataset as data
 from horovod.spark.common import plans, spark_columns
@@ -59,16 +59,51 @@ _checked: set = set()
 _lock = threading.Lock()
 
 
-def prepare(frame: Any, store: Any, wanted: Wanted, dataset_idx: Optional[int], cache: str) -> data.Prepared:
-    """See dataset.prepare()."""
+def prepare(
+    frame: Any,
+    store: Any,
+    *,
+    columns: Sequence[str],
+    label_columns: Sequence[str] = (),
+    sample_weight_col: Optional[str] = None,
+    validation: Any = None,
+    num_proc: int = 1,
+    partitions_per_process: int = 10,
+    dataset_idx: Optional[int] = None,
+    compress_sparse: bool = False,
+    cache: str = "auto",
+    seed: Optional[int] = None,
+    fill: Optional[Dict[str, Any]] = None,
+) -> data.Prepared:
+    """The rows of a DataFrame as data sets that ranks can read; one for training, one for validation.
+
+    Args:
+        columns, label_columns, sample_weight_col: what is needed of the frame.
+        validation: None, a fraction in [0, 1), or a column whose rows are for validation where it is true or above 0.
+        num_proc, partitions_per_process: no more files are written than their product.
+        dataset_idx: which of the store's places; None: the one without a number.
+        compress_sparse: write vectors as indices and values; the reader makes them dense.
+        cache: "auto": read the files of a plain Parquet scan where they are, and use again what an equal plan has
+            written; "always": write a copy, and use it again; "never": write a copy each time.
+        seed: of the random split.
+        fill: by column, what to write in place of nulls; nulls of other columns are an error.
+
+    Raises:
+        ValueError: a column is missing, has nulls, rows of several lengths, or values of a kind that cannot be read.
+        RuntimeError: the store is not seen by all who need it.
+    """
     if cache not in CACHES:
         raise ValueError(f"cache must be one of {', '.join(CACHES)}, not {cache!r}")
-    columns = _described(frame, wanted)
+    wanted = Wanted(
+        tuple(columns), tuple(label_columns), sample_weight_col, validation, num_proc * partitions_per_process,
+        compress_sparse, seed, tuple(sorted((fill or {}).items())),
+    )  # fmt: skip
+    described = _described(frame, wanted)
     split = _split(frame, wanted)
     _check_store(store, frame)
     base = store.get_train_data_path(dataset_idx)
     if cache == "auto" and split is None and not wanted.fill:
-        scanned = _scanned(frame, store, columns)
+        scanned = _scanned(frame, store, described)
         if scanned is not None:
             return _finished(store, dataset_idx, f"{base}/{uuid.uuid4().hex[:12]}", scanned, None, made=False)
     facts = _facts(frame, store, wanted, base) if cache != "never" else None
@@ -77,7 +112,7 @@ def prepare(frame: Any, store: Any, wanted: Wanted, dataset_idx: Optional[int], 
     with _lock:
         kept = _find(frame, facts, store)
         if kept is None:
-            prepared = _copied(frame, store, wanted, columns, split, dataset_idx)
+            prepared = _copied(frame, store, wanted, described, split, dataset_idx)
             kept = _Copy(frame, facts or (), prepared, 0)
             _copies.append(kept)
         else:
