@@ -19,6 +19,7 @@ if int(_keras.__version__.split(".")[0]) < 3:
 import numpy as _np
 
 from horovod.common import _arrays, _old_keras
+from horovod.common._keras_optimizer import is_distributed
 from horovod.common._lib import ADASUM as Adasum
 from horovod.common._lib import AVERAGE as Average
 from horovod.common._lib import MAX as Max
@@ -54,7 +55,7 @@ from horovod.common.process_sets import ProcessSet, add_process_set, global_proc
 from horovod.common.util import choose_op as _choose_op
 from horovod.keras import callbacks, elastic
 from horovod.keras._backend import Compression
-from horovod.keras._optimizer import DistributedOptimizer, PartialDistributedOptimizer, is_distributed, steps_for_all
+from horovod.keras._optimizer import DistributedOptimizer, PartialDistributedOptimizer, steps_for_all
 from horovod.keras._variables import broadcast_variables
 
 _old_keras.accept(_keras)

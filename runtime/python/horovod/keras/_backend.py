@@ -87,31 +87,9 @@ def _is_done_by_keras() -> bool:
 
 
 def _for_tensorflow() -> Callable[..., List[Any]]:
-    # The interface that horovod.tensorflow provides for this: grouped_allreduce(tensors, *, op, compression,
-    # prescale_factor, postscale_factor, process_set, name) -> list. It works eagerly, in tf.function and with
-    # jit_compile=True, takes IndexedSlices, and names the group by `name` as it is, without the scopes around it.
-    from horovod.tensorflow import grouped_allreduce as of_tensorflow
+    from horovod.tensorflow._reduce import keras_allreduce
 
-    def grouped_allreduce(
-        tensors: Sequence[Any],
-        names: Sequence[str],
-        op: int,
-        compression: Any,
-        prescale_factor: float,
-        postscale_factor: float,
-        process_set: ProcessSet,
-    ) -> List[Any]:
-        return of_tensorflow(
-            list(tensors),
-            op=op,
-            compression=compression,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-            process_set=process_set,
-            name="keras" + names[0],
-        )
-
-    return grouped_allreduce
+    return keras_allreduce
 
 
 def _compression_of(backend: str) -> Any:
@@ -120,7 +98,7 @@ def _compression_of(backend: str) -> Any:
     elif backend == "torch":
         from horovod.torch.compression import Compression
     else:
-        from horovod.tensorflow import Compression
+        from horovod.tensorflow.compression import Compression
     return Compression
 
 

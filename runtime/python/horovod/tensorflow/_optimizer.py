@@ -1,4 +1,4 @@
-"""DistributedOptimizer: of an optimizer of TensorFlow 1 here, of Keras in horovod.tensorflow.keras."""
+"""DistributedOptimizer: of an optimizer of TensorFlow 1 here, of Keras in _keras.py."""
 
 from typing import Any, List, Optional, Tuple
 
@@ -212,20 +212,18 @@ def DistributedOptimizer(
         )
     if op == Adasum:
         raise ValueError("op == Adasum is not supported yet with Keras")
-    from horovod.tensorflow import keras as hvd_k
+    from horovod.tensorflow import _keras  # only now, because Keras takes seconds to import
 
-    return hvd_k.DistributedOptimizer(
+    return _keras.distributed(
         optimizer,
-        name=name,
-        device_dense=device_dense,
-        device_sparse=device_sparse,
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        gradient_predivide_factor=gradient_predivide_factor,
-        op=op,
-        groups=groups,
-        backward_passes_per_step=backward_passes_per_step,
-        average_aggregated_gradients=average_aggregated_gradients,
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
+        name,
+        compression,
+        sparse_as_dense,
+        gradient_predivide_factor,
+        op,
+        groups,
+        backward_passes_per_step,
+        average_aggregated_gradients,
+        process_set,
+        scale_local_gradients,
     )

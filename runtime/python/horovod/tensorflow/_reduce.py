@@ -135,6 +135,27 @@ def grouped_allreduce(
     return results
 
 
+def keras_allreduce(
+    tensors: Sequence[Any],
+    names: Sequence[str],
+    op: int,
+    compression: Any,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+) -> List[Any]:
+    """`grouped_allreduce` as horovod.common._keras_optimizer calls it. The group has the first of `names`."""
+    return grouped_allreduce(
+        list(tensors),
+        op=op,
+        compression=compression,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        process_set=process_set,
+        name="keras" + names[0],
+    )
+
+
 def _check_scatter(op: int) -> None:
     if op not in (Average, Sum):
         raise NotImplementedError("hvd.reducescatter takes op=hvd.Average or hvd.Sum")

@@ -14,10 +14,10 @@ from typing import Any, Optional
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow import _reduce, functions, mpi_ops
+from horovod.tensorflow._which_keras import IS_LEGACY
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import allgather_object, broadcast_object, broadcast_variables
 from horovod.tensorflow.keras import callbacks, elastic
-from horovod.tensorflow.keras._choice import IS_LEGACY
 from horovod.tensorflow.mpi_ops import (
     Average,
     Max,
@@ -51,7 +51,7 @@ from horovod.tensorflow.mpi_ops import (
 )
 
 if IS_LEGACY:
-    from horovod.tensorflow.keras._legacy import DistributedOptimizer, PartialDistributedOptimizer, load_model
+    from horovod.tensorflow._legacy_keras import DistributedOptimizer, PartialDistributedOptimizer, load_model
 else:
     from horovod.keras import DistributedOptimizer, PartialDistributedOptimizer, load_model
 

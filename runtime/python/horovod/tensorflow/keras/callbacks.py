@@ -1,6 +1,6 @@
 """Callbacks for model.fit, for the Keras that tf.keras is."""
 
-from horovod.tensorflow.keras._choice import IS_LEGACY
+from horovod.tensorflow._which_keras import IS_LEGACY
 
 if IS_LEGACY:
     from horovod.tensorflow.keras._legacy_callbacks import (

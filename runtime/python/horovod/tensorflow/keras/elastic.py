@@ -1,7 +1,7 @@
 """Training that goes on after a failed collective, for the Keras that tf.keras is."""
 
+from horovod.tensorflow._which_keras import IS_LEGACY
 from horovod.tensorflow.elastic import check, run
-from horovod.tensorflow.keras._choice import IS_LEGACY
 
 if IS_LEGACY:
     from horovod.tensorflow.keras._legacy_callbacks import (

@@ -1,0 +1,244 @@
+"""DistributedOptimizer for Keras 3: an optimizer whose class becomes a subclass of it that reduces gradients first.
+
+How a backend reduces is an argument (Settings.grouped_allreduce), so that each front brings its own and imports no other.
+
+Every backend's trainer hands the gradients of a step to one method, `apply` (JAX within `stateless_apply`), before they are
+clipped and before weights decay. So it is the one that is extended. The object stays what it was, with its state and
+settings; the subclass has the name and the module of the public one, so that a saved file says nothing of Horovod.
+"""
+
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Type
+
+import keras
+
+from horovod.common._old_keras import CallableList
+from horovod.common.process_sets import ProcessSet
+from horovod.common.util import split_list
+
+Average, Sum = 0, 1
+
+
+class Settings:
+    """What DistributedOptimizer was asked for.
+
+    `grouped_allreduce` is (tensors, names, op, compression, prescale_factor, postscale_factor, process_set) -> list of
+    tensors. It is called where gradients are, in a compiled step on JAX and TensorFlow. `names` has one for each tensor, the
+    same on every rank.
+    """
+
+    def __init__(
+        self,
+        grouped_allreduce: Callable[..., List[Any]],
+        op: int,
+        compression: Any,
+        gradient_predivide_factor: float,
+        groups: Any,
+        backward_passes_per_step: int,
+        average_aggregated_gradients: bool,
+        process_set: ProcessSet,
+        local_layers: Sequence[Any],
+        scale_local_gradients: bool,
+        name: str,
+    ) -> None:
+        if op not in (Average, Sum):
+            raise ValueError("op: only hvd.Average and hvd.Sum are supported by hvd.DistributedOptimizer for Keras")
+        if gradient_predivide_factor != 1.0 and op != Average:
+            raise ValueError("gradient_predivide_factor is for op=hvd.Average only")
+        is_number = isinstance(groups, int) and not isinstance(groups, bool) and groups >= 0
+        is_lists = isinstance(groups, (list, tuple)) and all(isinstance(group, (list, tuple)) for group in groups)
+        if groups is not None and not is_number and not is_lists:
+            raise ValueError(
+                f"groups={groups!r}: give the number of groups into which the gradients are to be divided, or lists of variables"
+            )
+        if backward_passes_per_step < 1:
+            raise ValueError("backward_passes_per_step must be 1 or more")
+        self.grouped_allreduce = grouped_allreduce
+        self.op, self.compression, self.groups, self.process_set = op, compression, groups, process_set
+        self.prescale, self.postscale = 1.0 / gradient_predivide_factor, gradient_predivide_factor
+        self.passes = backward_passes_per_step
+        # Keras divides what it has accumulated by the number of passes, which Horovod does on demand only.
+        self.factor = 1 if average_aggregated_gradients else backward_passes_per_step
+        self.local_layers = list(local_layers)
+        self.local_variables: List[Any] = []
+        self.scale_local_gradients = scale_local_gradients
+        self.name = name
+        self.is_inside_another = False
+
+    def local_ids(self) -> set:
+        """Of the variables that are not reduced. Asked late, as layers get their variables late."""
+        layers = [variable for layer in self.local_layers for variable in layer.trainable_variables]
+        return {id(variable) for variable in layers + self.local_variables}
+
+
+def _parts_of(places: List[int], variables: Sequence[Any], groups: Any) -> List[List[int]]:
+    """The places, divided into what is reduced together: so many groups, or the lists of variables and one of all others."""
+    if not isinstance(groups, (list, tuple)):
+        return split_list(places, groups or 1) if places else []
+    parts = []
+    for group in groups:
+        members = {id(variable) for variable in group}
+        parts.append([i for i in places if id(variables[i]) in members])
+        places = [i for i in places if id(variables[i]) not in members]
+    return [part for part in [*parts, places] if part]
+
+
+def _reduce(settings: Settings, gradients: Sequence[Any], variables: Sequence[Any], factor: float = 1.0) -> List[Any]:
+    """The gradients, reduced; None stays None."""
+    results = list(gradients)
+    local = settings.local_ids()
+    size = settings.process_set.size()
+    places = []
+    for i, (gradient, variable) in enumerate(zip(gradients, variables)):
+        if gradient is None or getattr(variable, "overwrite_with_gradient", False):
+            continue
+        if id(variable) not in local:
+            places.append(i)
+        elif settings.scale_local_gradients:
+            results[i] = gradient / size
+    postscale = settings.postscale * factor
+    for part in _parts_of(places, variables, settings.groups):
+        received = settings.grouped_allreduce(
+            [gradients[i] for i in part],
+            # Variables are matched by position, not by path, because Keras counts layers' names in each process.
+            [f".{settings.name}.{i}.{getattr(variables[i], 'name', '').rpartition('/')[2]}" for i in part],
+            settings.op, settings.compression, settings.prescale, postscale, settings.process_set,
+        )  # fmt: skip
+        for i, value in zip(part, received):
+            results[i] = value
+    return results
+
+
+def _check_distribution() -> None:
+    distribution = getattr(getattr(keras, "distribution", None), "distribution", lambda: None)()
+    if distribution is not None:
+        raise RuntimeError(
+            f"keras.distribution is active ({type(distribution).__name__}), which averages gradients over all processes itself; "
+            "use either that, or hvd.DistributedOptimizer (keras.distribution.set_distribution(None) ends it)"
+        )
+
+
+class _Distributed:
+    """What the subclass has before the optimizer's own class."""
+
+    _hvd: Settings
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Optional[Iterable[Any]] = None) -> Any:
+        settings = self._hvd
+        if settings.is_inside_another:
+            raise ValueError(
+                "hvd.DistributedOptimizer is inside of a LossScaleOptimizer (or MultiOptimizer), which then skips steps on some ranks only. Write "
+                "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)), or set the policy "
+                "'mixed_float16' before hvd.DistributedOptimizer is called"
+            )
+        if len(grads):
+            _check_distribution()
+            if trainable_variables is not None:
+                trainable_variables = list(trainable_variables)
+            own = self._trainable_variables if trainable_variables is None else trainable_variables
+            if settings.passes > 1 and not isinstance(self, keras.optimizers.LossScaleOptimizer):
+                grads = self._hvd_reduce_at_step(grads, own)
+            else:
+                grads = _reduce(settings, grads, own, settings.factor)
+        return super().apply(grads, trainable_variables)
+
+    def stateless_apply(self, optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any) -> Any:
+        # Most optimizers call `apply` from here. LossScaleOptimizer does not. It first checks whether the gradients are
+        # finite, and must see the reduced ones, so that all ranks skip the same steps.
+        if not isinstance(self, keras.optimizers.LossScaleOptimizer):
+            return super().stateless_apply(optimizer_variables, grads, trainable_variables)
+        _check_distribution()
+        grads = _reduce(self._hvd, grads, self._trainable_variables, self._hvd.factor)
+        return super().stateless_apply(optimizer_variables, grads, trainable_variables)
+
+    def _hvd_reduce_at_step(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        """backward_passes_per_step: what Keras has accumulated and this gradient are reduced together, in the pass that steps. In the
+        others nothing is, and Keras accumulates."""
+        if not self.built:
+            with keras.name_scope(self.name):
+                self.build(variables)
+            self.built = True
+        settings = self._hvd
+        places = [i for i, gradient in enumerate(grads) if gradient is not None]
+        sums = [self._accumulated_gradients[self._get_variable_index(variables[i])] for i in places]
+        own = [keras.ops.convert_to_tensor(grads[i]) for i in places]
+        before = [keras.ops.convert_to_tensor(variable) for variable in sums]
+
+        def step() -> Any:
+            total = [gradient + value for gradient, value in zip(own, before)]
+            reduced = _reduce(settings, total, [variables[i] for i in places], settings.factor)
+            return [keras.ops.cast(r, g.dtype) for r, g in zip(reduced, own)], [keras.ops.zeros_like(v) for v in before]
+
+        def wait() -> Any:
+            return own, before
+
+        is_step = keras.ops.equal((self._iterations + 1) % settings.passes, 0)
+        reduced, left = keras.ops.cond(is_step, step, wait)
+        for variable, value in zip(sums, left):
+            variable.assign(value)
+        results = list(grads)
+        for i, value in zip(places, reduced):
+            results[i] = value
+        return results
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradient of this variable (or those of this layer) is not reduced."""
+        self._hvd.local_variables += getattr(var, "trainable_variables", None) or [var]
+
+    @property
+    def variables(self) -> List[Any]:
+        return CallableList(super().variables)
+
+    @property
+    def lr(self) -> Any:
+        return self.learning_rate
+
+    @lr.setter
+    def lr(self, value: Any) -> None:
+        self.learning_rate = value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # LossScaleOptimizer sets this on its inner optimizer, and Keras makes one in compile() for a mixed_float16
+        # model.
+        if name == "loss_scale_factor" and value is None and hasattr(self, name):  # not in its constructor
+            self._hvd.is_inside_another = True
+        super().__setattr__(name, value)
+
+
+def _class_for(base: Type[Any], settings: Settings) -> Type[Any]:
+    """It has the settings, so that what its from_config() makes is distributed alike."""
+    # Keras saves the module of the class in a file. Its own classes are saved under their public module, whatever the
+    # backend has derived from them.
+    module = "keras.optimizers" if base.__module__.partition(".")[0] == "keras" else base.__module__
+    body = {"__module__": module, "__doc__": base.__doc__, "__qualname__": base.__qualname__, "_hvd": settings}
+    return type(base.__name__, (_Distributed, base), body)
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Whether it came from DistributedOptimizer."""
+    return isinstance(optimizer, _Distributed)
+
+
+def wrap(optimizer: Any, settings: Settings) -> Any:
+    """The same object, whose gradients are reduced from now on; around it a LossScaleOptimizer where Keras would put one."""
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        hint = "; for tf-keras (TF_USE_LEGACY_KERAS=1) use horovod.tensorflow.keras" if "keras" in type(optimizer).__module__ else ""
+        raise ValueError(f"hvd.DistributedOptimizer takes a Keras 3 optimizer, not {type(optimizer).__name__}{hint}")
+    if is_distributed(optimizer):
+        raise ValueError("this optimizer is a hvd.DistributedOptimizer already")
+    _check_distribution()
+    is_scaling = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    inner = optimizer.inner_optimizer if is_scaling else optimizer
+    if is_distributed(inner):
+        raise ValueError("give hvd.DistributedOptimizer the optimizer that is inside of hvd.DistributedOptimizer, not both")
+    if settings.passes > 1:
+        if isinstance(inner, getattr(keras.optimizers, "MultiOptimizer", ())):
+            raise ValueError("backward_passes_per_step is not for a MultiOptimizer; set gradient_accumulation_steps of its optimizers")
+        if inner.built:
+            raise ValueError("backward_passes_per_step is for an optimizer that has not been used yet")
+        if inner.gradient_accumulation_steps not in (None, settings.passes):
+            raise ValueError("backward_passes_per_step and gradient_accumulation_steps are the same; give one of them")
+        inner.gradient_accumulation_steps = settings.passes
+    if not is_scaling and keras.config.dtype_policy().name == "mixed_float16":
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+    object.__setattr__(optimizer, "__class__", _class_for(type(optimizer), settings))
+    return optimizer

@@ -1,0 +1,47 @@
+"""DistributedOptimizer of horovod.tensorflow for optimizers of the Keras that tf.keras is."""
+
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from horovod.common._keras_optimizer import Settings, wrap
+from horovod.common.process_sets import ProcessSet
+from horovod.tensorflow import _legacy_keras
+from horovod.tensorflow._reduce import Groups, keras_allreduce
+from horovod.tensorflow._which_keras import IS_LEGACY
+
+
+def distributed(
+    optimizer: Any,
+    name: Optional[str],
+    compression: Any,
+    sparse_as_dense: bool,
+    gradient_predivide_factor: float,
+    op: int,
+    groups: Groups,
+    backward_passes_per_step: int,
+    average_aggregated_gradients: bool,
+    process_set: ProcessSet,
+    scale_local_gradients: bool,
+) -> Any:
+    """The optimizer itself, whose gradients are reduced over the ranks from now on."""
+    if IS_LEGACY:
+        return _legacy_keras.DistributedOptimizer(
+            optimizer,
+            name,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            gradient_predivide_factor=gradient_predivide_factor,
+            op=op,
+            backward_passes_per_step=backward_passes_per_step,
+            average_aggregated_gradients=average_aggregated_gradients,
+            groups=groups,
+            process_set=process_set,
+            scale_local_gradients=scale_local_gradients,
+        )
+    optimizer = tf.keras.optimizers.get(optimizer)
+    settings = Settings(
+        keras_allreduce, op, compression, gradient_predivide_factor, groups, backward_passes_per_step,
+        average_aggregated_gradients, process_set, (), scale_local_gradients, name or type(optimizer).__name__,
+    )  # fmt: skip
+    return wrap(optimizer, settings)
