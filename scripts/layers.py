@@ -7,6 +7,7 @@ tables of rooms (launcher/README.md, runtime/README.md) from the table below.
 """
 
 import argparse
+import ast
 import collections
 import fnmatch
 import pathlib
@@ -197,6 +198,9 @@ GLOBAL = re.compile(
 MAX_LINES = {"tests": 800, "": 600}
 # A room that is fuller is divided.
 MAX_FILES = 30
+# No module of these packages may need one that needs it, imports within functions included: such modules can be understood,
+# loaded and tested only together.
+PYTHON = "runtime/python"
 # A unit test stands in the folder that mirrors the folder of what it tests.
 UNIT_TESTS = "tests/unit"
 ROOTS = ["cli", "launcher", "runtime", "tests", "scripts"]
@@ -261,6 +265,55 @@ def with_edges(top, text):
         return row[1] + may_use(folder) + row[4] if folder in EDGES else line
 
     return "\n".join(fill(line) for line in text.split("\n")), rooms
+
+
+def names_imported(package, text):
+    """[(name, line)] of what a module of this package imports, wherever in it: a.b.c for `from a.b import c` too."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")
+            base = parents[:len(parents) + 1 - node.level] if node.level else []
+            base += [node.module] if node.module else []
+            names = [".".join([*base, alias.name]) for alias in node.names]
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            names = [str(node.args[0].value)] if called in ("import_module", "__import__") else []
+        found += [(name, node.lineno) for name in names]
+    return found
+
+
+def modules_needed(module, package, text, modules):
+    """{other: line} of the modules that this one needs. An import of a.b.c loads a and a.b too, but those that a module is
+    in are loaded before it; they count where it takes something out of them."""
+    needed = {}
+    for name, line in names_imported(package, text):
+        parts = name.split(".")
+        known = [other for other in (".".join(parts[:end]) for end in range(1, len(parts) + 1)) if other in modules]
+        for other in known:
+            if other == known[-1] or not is_within(module.replace(".", "/"), other.replace(".", "/")):
+                needed.setdefault(other, line)
+    return needed
+
+
+def shortest_cycle(module, needs):
+    """The modules of the shortest way from this one back to it; [] when there is none."""
+    came_from, rest = {}, collections.deque([module])
+    while rest:
+        current = rest.popleft()
+        for other in needs[current]:
+            if other == module:
+                way = [current]
+                while way[-1] != module:
+                    way.append(came_from[way[-1]])
+                return way[::-1]
+            if other not in came_from:
+                came_from[other] = current
+                rest.append(other)
+    return []
 
 
 class Checker:
@@ -359,6 +412,25 @@ class Checker:
                 if folder != "runtime/include":
                     self.say(f"{top}/README.md", 1, f"no row for {folder}/")
 
+    def check_python(self):
+        """Each cycle of imports, once."""
+        root = self.root / PYTHON
+        modules = {}
+        for path in sorted(root.rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+        needs = {}
+        for module, path in modules.items():
+            package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+            needs[module] = modules_needed(module, package, path.read_text(encoding="utf-8"), modules)
+        told = set()
+        for module, path in modules.items():
+            cycle = shortest_cycle(module, needs)
+            if cycle and not told.intersection(cycle):
+                told.update(cycle)
+                self.say(str(path.relative_to(self.root)), needs[module][cycle[1] if cycle[1:] else module],
+                         f"imports go round: {' → '.join([*cycle, module])}; move what both ends need to where neither is")
+
     def run(self):
         """All violations, by file and line; and the number of files."""
         files = sorted(str(p.relative_to(self.root)) for folder in ROOTS for p in (self.root / folder).rglob("*")
@@ -367,6 +439,7 @@ class Checker:
             self.check_file(path)
         for top in ("launcher", "runtime"):
             self.check_table(top)
+        self.check_python()
         for room, count in sorted(collections.Counter(path.rpartition("/")[0] for path in files).items()):
             if count > MAX_FILES and not room.startswith(("tests", "scripts")):
                 self.say(room, 1, f"{count} files; at most {MAX_FILES}: divide the room")
@@ -391,6 +464,7 @@ def explain():
     print(f"\nWithout I/O, clock and environment: {', '.join(PURE)}")
     print(f"Lines per file: at most {MAX_LINES['']}, in tests {MAX_LINES['tests']}")
     print(f"C++ files in a folder: at most {MAX_FILES}")
+    print(f"{PYTHON}: no cycle between Python modules, imports within functions included")
     print(f"{UNIT_TESTS}/FOLDER/*_test.cpp: FOLDER is a room of the source")
     print("Headers: #pragma once; no using namespace; included by their path from the project's root")
 

@@ -123,7 +123,7 @@ def test_what_only_looks_like_a_violation_passes(tmp_path, path, text):
 def test_explain_prints_every_rule():
     done = subprocess.run([sys.executable, SCRIPT, "--explain"], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0
-    for words in ("launcher/run", "libssh2", "getenv()", "at most 600", "#pragma once", "sleep()"):
+    for words in ("launcher/run", "libssh2", "getenv()", "at most 600", "#pragma once", "sleep()", "no cycle between Python modules"):
         assert words in done.stdout
 
 
@@ -167,3 +167,35 @@ def test_what_is_constant_or_owned_is_no_global(tmp_path, text):
 def test_a_global_that_is_gone_is_taken_from_the_table(tmp_path):
     found = layers(tmp_path, {"runtime/abi/default_context.cpp": "int f() {\n  return 1;\n}\n"})
     assert found == ["runtime/abi/default_context.cpp:1: 0 variables that no object owns, not 1: lower GLOBALS in scripts/layers.py"]
+
+
+def python(tmp_path, files):
+    """What is said of the package `p` of these modules."""
+    found = layers(tmp_path, {f"runtime/python/p/{name}.py": text for name, text in {"__init__": "", **files}.items()})
+    return [line.removeprefix("runtime/python/p/") for line in found]
+
+
+@pytest.mark.parametrize("files, said", [
+    ({"a": "import p.b\n", "b": "import p.a\n"}, "a.py:1: imports go round: p.a → p.b → p.a;"),
+    ({"a": "\nfrom p.b import f\n", "b": "from p.a import g\n"}, "a.py:2: imports go round: p.a → p.b → p.a;"),
+    ({"a": "from . import b\n", "b": "from .a import g\n"}, "a.py:1: imports go round: p.a → p.b → p.a;"),
+    ({"a": "from p import b\n", "b": "def f():\n    from p import a\n"}, "a.py:1: imports go round: p.a → p.b → p.a;"),
+    ({"a": "import p.b\n", "b": "from importlib import import_module\nimport_module('p.a')\n"}, "a.py:1: imports go round"),
+    ({"a": "import p.b\n", "b": "import p.c\n", "c": "import p.a\n"}, "a.py:1: imports go round: p.a → p.b → p.c → p.a;"),
+    ({"__init__": "from p.a import f\n", "a": "from p import f\n"}, "__init__.py:1: imports go round: p → p.a → p;"),
+    ({"__init__": "from p import f\n"}, "__init__.py:1: imports go round: p → p;"),
+    # Whoever imports a module of a package loads the package.
+    ({"a/__init__": "import p.c\n", "a/x": "", "c": "from p.a import x\n"}, "a/__init__.py:1: imports go round: p.a → p.c → p.a;"),
+])
+def test_modules_that_need_each_other_are_named(tmp_path, files, said):
+    found = python(tmp_path, files)
+    assert len(found) == 1 and found[0].startswith(said), found
+
+
+@pytest.mark.parametrize("files", [
+    {"a": "import p.b\n", "b": "import p.c\nimport os\n", "c": "# import p.a\nTEXT = 'import p.a'\n"},
+    {"__init__": "from p import a\nfrom p.a import f\n", "a": "from p import b\nfrom . import c\nimport p.c\n", "b": "", "c": ""},
+    {"__init__": "from p.a import f\n", "a": "from other.p import f\nimport pq\n"},
+])
+def test_modules_that_need_each_other_in_one_direction_pass(tmp_path, files):
+    assert python(tmp_path, files) == []
