@@ -338,6 +338,80 @@ def case_mixed_precision_with_backward_passes_per_step_trains_alike():
         tf.keras.mixed_precision.set_global_policy("float32")
 
 
+def own_loop(model, optimizer, is_scaled, compiled, lost=()):
+    """Trains with a loop of the script's own; in the steps `lost`, the last rank's loss is too large to be scaled."""
+
+    def step(x, y, factor):
+        with tf.GradientTape() as tape:
+            loss = loss_of(model, x, y) * factor
+            scaled = optimizer.get_scaled_loss(loss) if is_scaled else loss
+        gradients = tape.gradient(scaled, model.trainable_variables)
+        gradients = optimizer.get_unscaled_gradients(gradients) if is_scaled else gradients
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+    step = tf.function(step) if compiled else step
+    for i in range(6):
+        rows = slice(i * BATCH, (i + 1) * BATCH)
+        factor = np.inf if i in lost and RANK == SIZE - 1 else 1.0
+        if is_scaled or i not in lost:
+            step(tf.constant(own(INPUTS)[rows]), tf.constant(own(LABELS)[rows]), tf.constant(factor, tf.float32))
+
+
+def check_loss_scale(kind, wraps_scaling, compiled):
+    scaling, sum_of = tf.keras.mixed_precision.LossScaleOptimizer, {"op": hvd.Sum}  # twice the sum would be seen, not the average
+    options = {"initial_scale": 64, "dynamic_growth_steps": 2}
+    model, expected = make_model(), make_model()
+    optimizer = (
+        hvd_keras.DistributedOptimizer(scaling(kind(0.05), **options), **sum_of)
+        if wraps_scaling
+        else scaling(hvd_keras.DistributedOptimizer(kind(0.05), **sum_of), **options)
+    )
+    own_loop(model, optimizer, True, compiled, lost=(1, 3))
+    own_loop(expected, hvd_keras.DistributedOptimizer(kind(0.05), **sum_of), False, compiled, lost=(1, 3))
+    check_same_on_ranks(model)
+    near(model, expected)
+    # It is halved in the two steps that are lost, and doubled after the last two, on all ranks.
+    assert hvd.allgather_object(float(optimizer.loss_scale)) == [32.0] * SIZE
+
+
+def case_a_loss_scale_in_an_own_loop_is_the_same_on_all_ranks():
+    if KERAS_3:
+        return  # its LossScaleOptimizer has other methods, and is refused around a DistributedOptimizer
+    for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+        for wraps_scaling in (False, True):
+            for compiled in (False, True):
+                check_loss_scale(kind, wraps_scaling, compiled)
+
+
+def case_a_loss_scale_in_an_own_loop_with_backward_passes_per_step():
+    if KERAS_3:
+        return
+    for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+        model = make_model()
+        start = model.get_weights()
+        optimizer = hvd_keras.DistributedOptimizer(kind(0.05), backward_passes_per_step=2)
+        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer, initial_scale=64)
+        own_loop(model, optimizer, True, True, lost=(2,))
+        assert any(np.any(a != b) for a, b in zip(start, model.get_weights())), "no step was made"
+        check_same_on_ranks(model)
+        assert len(set(hvd.allgather_object(float(optimizer.loss_scale)))) == 1
+
+
+def case_gradients_that_a_script_has_aggregated_are_not_reduced_again():
+    if KERAS_3:
+        return  # which has no such words
+    kinds = [(tf.keras.optimizers.SGD, {"skip_gradients_aggregation": True}, "aggregate_gradients")]
+    kinds += [(tf.keras.optimizers.legacy.SGD, {"experimental_aggregate_gradients": False}, "_aggregate_gradients")]
+    for kind, words, aggregate in kinds:
+        optimizer, variable = hvd_keras.DistributedOptimizer(kind(1.0), op=hvd.Sum), tf.Variable([0.0])
+        for before in (0, 1):
+            pairs = getattr(optimizer, aggregate)([(tf.constant([1.0]), variable)])
+            optimizer.apply_gradients(pairs, **words)
+            assert variable.numpy() == [-SIZE * (before + 1)], variable
+        optimizer.apply_gradients([(tf.constant([1.0]), variable)])
+        assert variable.numpy() == [-SIZE * 3], variable
+
+
 def case_with_backward_passes_per_step_legacy_keras_counts_batches():
     if KERAS_3:
         return  # which counts steps itself

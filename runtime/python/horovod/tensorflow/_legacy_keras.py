@@ -29,9 +29,15 @@ class _Settings:
 
 class _Distributed:
     """What the subclass has before the optimizer's own class. Gradients are reduced where they are computed; those that come from
-    elsewhere, where they are applied."""
+    elsewhere, where Keras aggregates them or, at last, where they are applied.
+
+    A LossScaleOptimizer around this one has its gradients aggregated, then looks whether they are finite, and then has them
+    applied as already aggregated. So all ranks find the same, skip the same steps and have the same scale.
+    """
 
     _hvd: _Settings
+    # Whether compute_gradients has reduced what is aggregated or applied next.
+    _hvd_has_reduced = False
 
     def _hvd_reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
         settings = self._hvd
@@ -59,34 +65,57 @@ class _Distributed:
     def _hvd_reduce_pairs(self, pairs: Any) -> List[Any]:
         pairs = list(pairs)
         reduced = self._hvd_reduce([g for g, _ in pairs], [v for _, v in pairs])
-        object.__setattr__(self, "_hvd_has_reduced", True)  # until they are applied
         return list(zip(reduced, [v for _, v in pairs]))
+
+    def _hvd_reduce_once(self, pairs: Any) -> List[Any]:
+        has_reduced = self._hvd_has_reduced
+        object.__setattr__(self, "_hvd_has_reduced", False)
+        return list(pairs) if has_reduced else self._hvd_reduce_pairs(pairs)
+
+    def _hvd_computed(self, pairs: Any) -> List[Any]:
+        reduced = self._hvd_reduce_pairs(pairs)
+        object.__setattr__(self, "_hvd_has_reduced", True)
+        return reduced
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Any]:
         """As the optimizer's, reduced over the ranks."""
-        return self._hvd_reduce_pairs(super().compute_gradients(*args, **kwargs))
+        return self._hvd_computed(super().compute_gradients(*args, **kwargs))
 
     def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> List[Any]:
         inherited = getattr(super(), "_compute_gradients", None)
         if inherited is not None:
-            return self._hvd_reduce_pairs(inherited(loss, var_list, grad_loss, tape))
+            return self._hvd_computed(inherited(loss, var_list, grad_loss, tape))
         return self.compute_gradients(loss, var_list, tape)
 
     def get_gradients(self, loss: Any, params: Any) -> List[Any]:
         """As the older optimizers', reduced over the ranks."""
-        return [g for g, _ in self._hvd_reduce_pairs(zip(super().get_gradients(loss, params), params))]
+        return [g for g, _ in self._hvd_computed(zip(super().get_gradients(loss, params), params))]
+
+    def aggregate_gradients(self, grads_and_vars: Any) -> List[Any]:
+        """As the optimizer's, reduced over the ranks."""
+        return super().aggregate_gradients(self._hvd_reduce_once(grads_and_vars))
+
+    def _aggregate_gradients(self, grads_and_vars: Any) -> List[Any]:
+        """As the older optimizers', reduced over the ranks."""
+        return super()._aggregate_gradients(self._hvd_reduce_once(grads_and_vars))
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's; with backward_passes_per_step at every n-th call."""
-        pairs = list(grads_and_vars)
-        if not getattr(self, "_hvd_has_reduced", False):
-            pairs = self._hvd_reduce_pairs(pairs)
-        object.__setattr__(self, "_hvd_has_reduced", False)
-        apply = super().apply_gradients
-        if "skip_gradients_aggregation" in inspect.signature(apply).parameters:
+        is_aggregated = kwargs.get("skip_gradients_aggregation") or not kwargs.get("experimental_aggregate_gradients", True)
+        pairs = list(grads_and_vars) if is_aggregated else self._hvd_reduce_once(grads_and_vars)
+        inherited = super().apply_gradients
+        if "skip_gradients_aggregation" in inspect.signature(inherited).parameters:
             kwargs.setdefault("skip_gradients_aggregation", True)
+
+        def apply() -> Any:
+            object.__setattr__(self, "_hvd_has_reduced", True)  # where the older optimizers aggregate
+            try:
+                return inherited(pairs, *args, **kwargs)
+            finally:
+                object.__setattr__(self, "_hvd_has_reduced", False)
+
         if getattr(self, "_agg_helper", None) is None:
-            return apply(pairs, *args, **kwargs)
+            return apply()
         build = getattr(self, "build", None)
         if build is not None:  # variables are not to be made within a condition
             with tf.init_scope():
@@ -95,7 +124,7 @@ class _Distributed:
             with tf.init_scope():
                 self._create_all_weights([v for _, v in pairs])
         steps = getattr(self, "iterations", None)
-        return self._agg_helper.apply_gradients(lambda: apply(pairs, *args, **kwargs), steps, *[g for g, _ in pairs])
+        return self._agg_helper.apply_gradients(apply, steps, *[g for g, _ in pairs])
 
     def register_local_var(self, var: Any) -> None:
         """The gradient of this variable is not reduced."""
