@@ -43,7 +43,8 @@ if torch:
 package = text_of("horovod", "__init__.py")
 if package:
     ours = "libhvd" in text_of("horovod", "common/_lib.py")
-    say("horovod", (value_of(package, "__version__") or "?") + ("" if ours else " (not hvdrun's)"))
+    version = value_of(package, "hvdrun_version" if ours else "__version__") or "?"
+    say("horovod", version + ("" if ours else " (not hvdrun's)"))
 seen = set()
 for folder in sys.path:
     try:

@@ -3,9 +3,11 @@
 import importlib
 import inspect
 import re
+import subprocess
 
 import pytest
-from hvdrun import ROOT
+from hvdrun import HVDRUN, ROOT
+from patience import PATIENCE
 
 import horovod
 import horovod.torch as hvd
@@ -73,6 +75,14 @@ def test_every_public_name_is_documented():
     for name in hvd.__all__:
         value = getattr(hvd, name)
         assert isinstance(value, (int, hvd.ProcessSet)) or inspect.getdoc(value), f"{name} has no docstring"
+
+
+def test_versions():
+    """Scripts compare Horovod's; ours is that of the wheel and of the program."""
+    assert horovod.__version__ == "0.28.1"
+    project = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.M)[1]
+    program = subprocess.run([HVDRUN, "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+    assert horovod.hvdrun_version == project == program.split()[-1]
 
 
 def table():

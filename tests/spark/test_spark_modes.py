@@ -203,7 +203,7 @@ def test_the_check_tells_what_a_job_could_do(spark, tmp_path):
     assert found.problems == [] and found.is_ok and found.slots == 2
     assert [task.partition for task in found.tasks] == [0, 1]
     for task in found.tasks:
-        assert task.release == horovod.__version__ and task.agent and task.host == os.uname().nodename
+        assert task.release == horovod.hvdrun_version and task.agent and task.host == os.uname().nodename
         assert task.calls_driver == task.called_by_driver == task.store == "" and task.unreached == {}
     text = str(found)
     assert "task slots: 2; looked at 2 of 2 tasks" in text and text.endswith("a job can run")

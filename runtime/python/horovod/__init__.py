@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from horovod.runner import run as run
 
-__version__ = "0.1.0"
+# The release of Horovod whose interface this package has, because scripts compare it with what they need.
+__version__ = "0.28.1"
+# The release of this package, which `hvdrun --version` tells too.
+hvdrun_version = "0.1.0"
 
 
 def __getattr__(name: str) -> object:

@@ -24,9 +24,9 @@ _LAST_WORDS_S = 1.0
 
 def check_version(version: str) -> None:
     """RuntimeError where this host has another release of this package than the driver, whose words it may not know."""
-    if version != horovod.__version__:
+    if version != horovod.hvdrun_version:
         raise RuntimeError(
-            f"the driver has hvdrun {version}, and {sys.executable} on {os.uname().nodename} has {horovod.__version__}; "
+            f"the driver has hvdrun {version}, and {sys.executable} on {os.uname().nodename} has {horovod.hvdrun_version}; "
             "install the same release in both"
         )
 
@@ -55,7 +55,7 @@ class Order:
     key: str
     tasks: int
     place: List[str]  # as the agent's arguments
-    version: str = horovod.__version__
+    version: str = horovod.hvdrun_version
 
     def run(self, partition: int, environment: Dict[str, str]) -> None:
         """Starts the agent of this partition, with the environment of its rank, and waits for its end.

@@ -81,7 +81,7 @@ def check(session: _session.Session, num_proc: int, store: Any) -> Check:
         with _reach.DriverListener(session) as listener:
             if folder is not None:
                 folder.write("driver")
-            probe = _Probe(listener.call, folder, session.is_dynamic, horovod.__version__)
+            probe = _Probe(listener.call, folder, session.is_dynamic, horovod.hvdrun_version)
             found.tasks = [pickle.loads(facts) for facts in session.run_stage(num_proc, probe.run)]
         if folder is not None:
             for task in found.tasks:
@@ -131,7 +131,7 @@ def _own_facts(partition: int) -> TaskFacts:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return TaskFacts(
         partition=partition, host=socket.gethostname(), python=platform.python_version(), executable=sys.executable,
-        machine=platform.machine(), release=horovod.__version__, agent=agent, agent_error=agent_error, torch=torch,
+        machine=platform.machine(), release=horovod.hvdrun_version, agent=agent, agent_error=agent_error, torch=torch,
         gpus=_task.gpu_addresses(), noexec=_noexec_folders(),
         address_space=0 if limit == resource.RLIM_INFINITY else limit,
     )  # fmt: skip
@@ -161,8 +161,8 @@ def _problems_of(task: TaskFacts) -> List[str]:
     problems = []
     if task.agent_error:
         problems.append(f"{who}: {task.agent_error}")
-    if task.release != horovod.__version__:
-        problems.append(f"{who} has hvdrun {task.release}, the driver {horovod.__version__}: install the same release")
+    if task.release != horovod.hvdrun_version:
+        problems.append(f"{who} has hvdrun {task.release}, the driver {horovod.hvdrun_version}: install the same release")
     if task.calls_driver:
         problems.append(f'{who} cannot connect to the driver: {task.calls_driver}; launcher="task0" does without')
     for other, why in task.unreached.items():

@@ -88,7 +88,7 @@ class Job:
 
     def _run_in_task(self, stdout: Any, stderr: Any) -> Outcome:
         self._launch.take_settings()
-        order = _relay.RelayedOrder(self._launch, horovod.__version__)
+        order = _relay.RelayedOrder(self._launch, horovod.hvdrun_version)
         self._stage = _stage.Stage(self._session, self._launch.num_proc, order.run, lambda _: None)
         self._stage.start()
         self._stage.join()
