@@ -64,6 +64,8 @@ def test_the_first_exception_is_raised_with_its_traceback(hosts, capsys):
         horovod.run(work, num_proc=2, hosts=hosts)
     assert caught.value.args == ("of rank", 1)
     assert "on rank 1" in str(caught.value.__cause__) and "in work" in str(caught.value.__cause__)
+    assert str(caught.value.__cause__).count("Traceback (most recent") == 1  # not what hvdrun repeats of it too
+    assert "job failed after" in str(caught.value.__cause__)
 
 
 def test_ctrl_c_stops_the_ranks_and_ends_the_process_in_order():

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -141,10 +142,21 @@ def run_to_end(
     return code, "".join(pumps[1].last)
 
 
+def _without_traceback(report: str, traceback_text: str) -> str:
+    """Returns hvdrun's last lines without a traceback that is told beside them. They have it twice: as the rank printed it,
+    and as hvdrun quotes what the rank printed last."""
+    told = set(traceback_text.splitlines())
+    rank_lines = r"\[\d+\]<stderr>:(.*)\n"
+    quotation = r"hvdrun: the last lines of its standard error:\n(?:hvdrun:   .*\n)*hvdrun:   (.*)\n"
+    return re.sub(f"{quotation}|{rank_lines}", lambda line: "" if (line[1] or line[2] or "") in told else line[0], report)
+
+
 def raise_first_failure(failures: List[Dict[str, Any]], last_words: str) -> None:
     """Raises what a rank's function raised: the first that is not a consequence of another rank's end."""
     first = min(failures, key=lambda failure: (failure["is_internal"], failure["time"]))
-    remote = RemoteTraceback(first["rank"], first["traceback"], first["host"], last_words)
+    remote = RemoteTraceback(
+        first["rank"], first["traceback"], first["host"], _without_traceback(last_words, first["traceback"])
+    )
     try:
         error = pickle.loads(first["error"])
     except Exception:
