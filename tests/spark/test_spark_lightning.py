@@ -128,7 +128,7 @@ def test_an_early_stop_of_lightning_ends_the_run(spark, frame, store):
 
 
 def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path):
-    told = estimator(store, num_gpus=1, trainer_args={"gradient_clip_val": 1.0})
+    told = estimator(store, num_gpus=1, terminate_on_nan=False, loader_num_epochs=1, debug_data_loader=True, trainer_args={"gradient_clip_val": 1.0})
     told.write().overwrite().save(str(tmp_path / "estimator"))
     model = TorchEstimator.load(str(tmp_path / "estimator")).setStore(store).setBackend(Here()).fit(frame)
     model.write().overwrite().save(str(tmp_path / "model"))
@@ -143,6 +143,7 @@ def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path)
     (dict(input_shapes=[[-1, 5]]), "'features' has 4 values a row"),
     (dict(trainer_args={"max_epochs": 3}), "trainer_args: max_epochs of the Trainer follow from the estimator"),
     (dict(checkpoint_every=3), "checkpoint_every is not supported with Lightning"),
+    (dict(terminate_on_nan=True), "terminate_on_nan is no argument of Lightning's any more"),
 ])  # fmt: skip
 def test_bad_input_is_one_clear_error_before_training(spark, frame, store, values, text):
     with pytest.raises(ValueError, match=text):

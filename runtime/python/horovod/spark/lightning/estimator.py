@@ -20,6 +20,11 @@ _LIGHTNING = (
     Parameter("logger", "Lightning's logger, on rank 0"),
     Parameter("log_every_n_steps", "steps between lines of the logger", 50),
     Parameter("profiler", "Lightning's profiler, or its name"),
+    Parameter("terminate_on_nan", "only False: Lightning has no such word any more", False),
+    Parameter("loader_num_epochs", "accepted: a loader gives the epochs that are trained"),
+    Parameter("debug_data_loader", "accepted: not needed", False),
+    Parameter("train_async_data_loader_queue_size", "accepted: train_reader_num_workers says what is read ahead"),
+    Parameter("val_async_data_loader_queue_size", "accepted: val_reader_num_workers says what is read ahead"),
     Parameter("trainer_args", "further arguments of Lightning's Trainer, by name"),
 )
 
@@ -53,6 +58,8 @@ class TorchEstimator(HorovodEstimator):
                 )
         if not self.getInputShapes():
             raise ValueError("TorchEstimator: input_shapes is required, a shape for each input of the model")
+        if self.getTerminateOnNan():
+            raise ValueError("terminate_on_nan is no argument of Lightning's any more; trainer_args={'detect_anomaly': True} is near")
         if self.getCheckpointEvery() is not None:
             raise ValueError("checkpoint_every is not supported with Lightning; a checkpoint is of an epoch's end")
         taken = [name for name in self.getTrainerArgs() or {} if name in train.OURS]
