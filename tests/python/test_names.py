@@ -71,6 +71,17 @@ def test_modules_that_scripts_import(module):
     assert importlib.import_module(module).__doc__
 
 
+def test_small_names_that_scripts_take_from_horovods_insides():
+    from horovod.common import util
+
+    for name in "check_num_rank_power_of_2 gpu_available handle_average_backwards_compatibility num_rank_is_power_2".split():
+        assert callable(getattr(hvd.mpi_ops, name))
+    assert hvd.mpi_ops.handle_average_backwards_compatibility(hvd.Sum, None) == hvd.Sum
+    assert util.get_average_backwards_compatibility_fun(hvd.mpi_ops)(None, None) == hvd.Average
+    for name in "ccl cuda ddl gloo mpi nccl rocm".split():
+        assert getattr(util, f"{name}_built")(verbose=True) is not None
+
+
 def test_every_public_name_is_documented():
     for name in hvd.__all__:
         value = getattr(hvd, name)

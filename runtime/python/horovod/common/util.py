@@ -9,8 +9,13 @@ import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 from horovod.common import _lib
+from horovod.common.basics import ccl_built as ccl_built  # scripts import these from here
+from horovod.common.basics import cuda_built as cuda_built
+from horovod.common.basics import ddl_built as ddl_built
 from horovod.common.basics import gloo_built as gloo_built
-from horovod.common.basics import mpi_built as mpi_built  # scripts import them from here
+from horovod.common.basics import mpi_built as mpi_built
+from horovod.common.basics import nccl_built as nccl_built
+from horovod.common.basics import rocm_built as rocm_built
 
 _T = TypeVar("_T")
 
@@ -31,6 +36,11 @@ def choose_op(op: Optional[int], average: Optional[bool]) -> int:
     if op not in (_lib.AVERAGE, _lib.SUM, _lib.ADASUM, _lib.MIN, _lib.MAX, _lib.PRODUCT):
         raise ValueError(f"op={op!r} is none of hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product")
     return op
+
+
+def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[Optional[int], Optional[bool]], int]:
+    """Returns `choose_op`; the numbers of the operators, which Horovod's takes from `reduce_ops`, are known here."""
+    return choose_op
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:

@@ -16,6 +16,10 @@ Valid for every operation here:
 * The forms that are neither asynchronous nor in place can be differentiated.
 """
 
+from typing import Optional
+
+import torch
+
 from horovod.common import _lib
 from horovod.common import basics as _basics  # noqa: F401  (Horovod's name for what knows the job)
 from horovod.common.basics import (  # noqa: F401  (scripts import them from here)
@@ -49,6 +53,8 @@ from horovod.common.process_sets import (  # noqa: F401
     global_process_set,
     remove_process_set,
 )
+from horovod.common.util import choose_op
+from horovod.common.util import num_rank_is_power_2 as num_rank_is_power_2
 from horovod.torch._allgather import (  # noqa: F401
     allgather,
     allgather_async,
@@ -83,3 +89,18 @@ Adasum = _lib.ADASUM
 Min = _lib.MIN
 Max = _lib.MAX
 Product = _lib.PRODUCT
+
+
+def handle_average_backwards_compatibility(op: Optional[int], average: Optional[bool]) -> int:
+    """Returns the operator that a call means by `op` and the deprecated `average`."""
+    return choose_op(op, average)
+
+
+def check_num_rank_power_of_2(num_rank: int) -> bool:
+    """Returns whether Horovod's Adasum could work with so many ranks; ours works with any number."""
+    return num_rank_is_power_2(num_rank)
+
+
+def gpu_available(ext_base_name: str = "torch", verbose: bool = False) -> bool:
+    """Returns whether PyTorch sees a GPU here."""
+    return torch.cuda.is_available()
