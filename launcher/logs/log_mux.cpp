@@ -22,6 +22,8 @@ constexpr Duration kRedrawInterval = std::chrono::milliseconds(250);
 constexpr std::size_t kLongestQuestion = 1000;
 // The report quotes no more than this of a rank's standard error.
 constexpr std::size_t kTailLines = 60;
+// Lines of others, among and after those of a rank, which leave these easy to see.
+constexpr std::uint64_t kFewOthers = 6;
 constexpr std::size_t kTailLineBytes = 500;
 
 // Neighbouring ranks differ in colour. Red, which means error, is left out, as are colours invisible on black or white.
@@ -145,12 +147,14 @@ void LogMux::take_shown(int rank, bool is_error, std::string_view bytes, bool is
   const std::string closed = is_whole ? "" : std::string(bytes) + "\n";
   const std::string_view line = is_whole ? bytes : std::string_view(closed);
   const bool is_plain = log.tags[is_error ? 1 : 0].empty() && !options_.timestamps && !is_live(is_error);
+  const std::uint64_t shown_before = shown_;
   if (!options_.shows_ranks) {
     schedule_flush();
   } else if (is_dropped(is_error, line.size())) {
     schedule_flush();
   } else if (const auto rewritten = rewrite_ && !is_error ? rewrite_(rank, line) : std::nullopt) {
     stream(is_error).write(*rewritten);
+    shown_ += err_ ? 0U : 1U;
   } else if (update_bar(rank, is_error, line)) {
     // update_bar() draws it later
   } else if (gather_) {
@@ -164,7 +168,7 @@ void LogMux::take_shown(int rank, bool is_error, std::string_view bytes, bool is
     kept.files->write(rank, is_error, before, before.empty() ? bytes : line);
   }
   if (is_error) {
-    keep_tail(log, line);
+    keep_tail(log, line, shown_ == shown_before ? 0 : shown_);
   }
 }
 
@@ -185,6 +189,7 @@ void LogMux::stop_waiting() {
 void LogMux::print(std::span<const int> ranks, bool is_error, std::string_view line) {
   const RankLog& first = ranks_[static_cast<std::size_t>(ranks.front())];
   ConsoleStream& out = stream(is_error);
+  shown_ += is_error || !err_ ? 1U : 0U;
   const bool has_color = options_.color[is_error ? 1 : 0] && !first.tags[is_error ? 1 : 0].empty();
   if (has_color) {
     out.write(first.color);
@@ -326,12 +331,12 @@ void LogMux::release_held() {
   }
 }
 
-void LogMux::keep_tail(RankLog& log, std::string_view line) {
+void LogMux::keep_tail(RankLog& log, std::string_view line, std::uint64_t place) {
   if (std::exchange(log.ends_with_bar, line.ends_with('\r')) && !log.tail.empty()) {
     log.tail.pop_back();  // the line is drawn over: only the newest state of a progress bar is worth a line
   }
   line = line.substr(0, std::min(line.find_last_not_of("\r\n") + 1, kTailLineBytes));
-  log.tail.emplace_back(line);
+  log.tail.push_back({std::string(line), place});
   if (log.tail.size() > kTailLines) {
     log.tail.pop_front();
   }
@@ -350,6 +355,7 @@ const std::string& LogMux::stamp() {
 
 void LogMux::say(std::string_view line) {
   ConsoleStream& out = stream(true);
+  ++shown_;
   out.write((out.is_amid_line() ? "\n" : "") + masked(line) + "\n");
   schedule_flush();
 }
@@ -414,9 +420,19 @@ Result<void> LogMux::flush_all(const Patience& patience) {
   return {};
 }
 
-std::vector<std::string> LogMux::last_errors(int rank) const {
+LogMux::LastErrors LogMux::last_errors(int rank) const {
   const auto& tail = ranks_[static_cast<std::size_t>(rank)].tail;
-  return {tail.begin(), tail.end()};
+  LastErrors last;
+  for (const TailLine& line : tail) {
+    last.lines.push_back(line.text);
+  }
+  for (auto line = tail.rbegin(); line != tail.rend() && line->place != 0; ++line) {
+    if (shown_ - line->place > last.just_shown + kFewOthers) {
+      break;
+    }
+    ++last.just_shown;
+  }
+  return last;
 }
 
 }  // namespace hvd::launch

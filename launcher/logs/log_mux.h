@@ -106,8 +106,12 @@ class LogMux {
   // Returns the number of bytes that were dropped or still wait for a reader.
   [[nodiscard]] std::size_t unwritten() const { return dropped_ + pending(); }
 
-  // Returns the last lines of a rank's standard error, oldest first, without newlines.
-  [[nodiscard]] std::vector<std::string> last_errors(int rank) const;
+  struct LastErrors {
+    std::vector<std::string> lines;  // oldest first, without newlines
+    std::size_t just_shown = 0;      // the last so many are also the last on the console, but for a few of others
+  };
+  // Returns the last lines of a rank's standard error.
+  [[nodiscard]] LastErrors last_errors(int rank) const;
   // Returns the folder with all that a rank printed; empty when it is not kept, or no longer complete.
   [[nodiscard]] std::string kept_in(int rank) const {
     return kept_.empty() ? "" : kept_.front().files->folder_of(rank);
@@ -115,6 +119,10 @@ class LogMux {
   [[nodiscard]] std::uint64_t bytes_printed() const { return bytes_; }
 
  private:
+  struct TailLine {
+    std::string text;
+    std::uint64_t place = 0;  // shown_ when it was shown; 0: it was not, or was changed
+  };
   struct RankLog {
     std::array<LineSplitter, 2> splitters;
     std::array<std::string, 2> tags;
@@ -123,7 +131,7 @@ class LogMux {
     // has a row for its newest state, instead of all drawing over the same line; elsewhere it is printed as a line.
     std::array<bool, 2> has_bar{};
     std::array<std::string, 2> bars;
-    std::deque<std::string> tail;  // of standard error
+    std::deque<TailLine> tail;  // of standard error
     FailureSigns signs;
     bool ends_with_bar = false;  // its last line is the state of a progress bar
   };
@@ -154,7 +162,7 @@ class LogMux {
   [[nodiscard]] std::string tag_of(std::span<const int> ranks, bool is_error) const;
   // Runs the timer for as long as lines are held, and not otherwise.
   void arm_gather_timer();
-  void keep_tail(RankLog& log, std::string_view line);
+  static void keep_tail(RankLog& log, std::string_view line, std::uint64_t place);
   // Returns the current second as text, made once per turn.
   const std::string& stamp();
   void schedule_flush();
@@ -182,6 +190,7 @@ class LogMux {
   TimerId redraw_timer_ = 0;
   std::string stamp_;
   bool flush_scheduled_ = false;
+  std::uint64_t shown_ = 0;  // lines on the stream of standard error
   std::uint64_t bytes_ = 0;
 };
 

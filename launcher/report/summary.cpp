@@ -18,8 +18,9 @@ constexpr std::ptrdiff_t kQuoted = 14;
 constexpr std::ptrdiff_t kQuotedFirst = 3;
 
 // Returns the lines to quote. That is a Python traceback from its beginning, together with those that it caused,
-// without its middle where it is long; otherwise the last few lines.
-std::vector<std::string> worth_quoting(const std::vector<std::string>& last_errors) {
+// without its middle where it is long; otherwise the last few lines. Nothing is quoted that the user has just seen.
+std::vector<std::string> worth_quoting(const Failure& failure) {
+  const Lines& last_errors = failure.last_errors;
   auto begin = std::find_if(last_errors.begin(), last_errors.end(), [](const std::string& line) {
     // A traceback may begin behind a progress bar. "Fatal Python error:" begins Python's report of a crash, with all
     // its threads.
@@ -27,6 +28,9 @@ std::vector<std::string> worth_quoting(const std::vector<std::string>& last_erro
   });
   if (begin == last_errors.end()) {
     begin -= std::min(kQuoted, std::distance(last_errors.begin(), last_errors.end()));
+  }
+  if (static_cast<std::size_t>(std::distance(begin, last_errors.end())) <= failure.just_shown) {
+    return {};
   }
   const std::ptrdiff_t left_out = std::distance(begin, last_errors.end()) - kQuoted + 1;
   if (left_out <= 1) {
@@ -103,7 +107,10 @@ Lines hints_of(const Failure& failure, const std::string& host) {
     hints.push_back("its core dump was written on " + host + ": " + failure.detail.core);
   }
   if (const auto traceback = find_traceback(failure.last_errors)) {
-    hints.push_back(traceback->exception + ", " + traceback->frame);
+    const auto tells_it = [&](const std::string& line) { return line.find(traceback->exception) != std::string::npos; };
+    if (std::none_of(failure.cause.lines.begin(), failure.cause.lines.end(), tells_it)) {
+      hints.push_back(traceback->exception + ", " + traceback->frame);
+    }
   }
   return hints;
 }
@@ -120,9 +127,9 @@ std::vector<std::string> describe_failure(const Failure& failure, const Placemen
     const Lines hints = hints_of(failure, placement.node_of(cause.rank).host.name);
     lines.insert(lines.end(), hints.begin(), hints.end());
   }
-  if (!failure.last_errors.empty()) {
+  if (const Lines quoted = worth_quoting(failure); !quoted.empty()) {
     lines.emplace_back("the last lines of its standard error:");
-    for (const std::string& line : worth_quoting(failure.last_errors)) {
+    for (const std::string& line : quoted) {
       lines.push_back("  " + line);
     }
   }

@@ -33,7 +33,9 @@ void JobEnding::act(const ReportCause&) {
   failure.was_told = job_.state.was_told_as_failing();
   if (cause.rank >= 0) {
     const RankRecord& record = job_.record(cause.rank);
-    failure.last_errors = job_.logs.last_errors(cause.rank);
+    LogMux::LastErrors last = job_.logs.last_errors(cause.rank);
+    failure.last_errors = std::move(last.lines);
+    failure.just_shown = last.just_shown;
     failure.status = record.status;
     failure.detail = record.detail;
     failure.kept_in = job_.logs.kept_in(cause.rank);

@@ -34,6 +34,7 @@ struct Failure {
   std::string kept_in;           // the folder with all that it printed; empty: not kept
   bool was_told = false;         // news::Failing has already reported it
   bool is_before_ranks = false;  // a node failed to prepare or to clean up: there are no ranks to stop
+  std::size_t just_shown = 0;    // so many of the last errors stand right above on the console
 };
 
 namespace news {

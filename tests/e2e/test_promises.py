@@ -101,7 +101,7 @@ def test_a_rank_that_fails_is_told_first_and_the_others_are_stopped(lab3, how, c
     assert job.returncode == code
     said = own_words(err)
     assert re.fullmatch(rf"hvdrun: rank 1 on node2 \(pid \d+\) {words}(; core dumped)?", said[0]), err
-    assert "hvdrun:   why" in said
+    assert "[1]<stderr>:why" in err.splitlines(), err
     assert lab3.wait_for_no_processes() == []
 
 
@@ -196,7 +196,8 @@ def test_a_network_between_two_nodes_that_is_gone_for_good_ends_the_job_naming_b
     assert job.returncode == 1, err
     assert re.match(r"hvdrun: rank \d on node\d \(pid \d+\) exited with code 1", own_words(err)[0]), err
     # Whoever ends first tells it, in the words of one of the two.
-    words = "\n".join(line for line in own_words(err) if line.startswith("hvdrun:   "))
+    first = re.match(r"hvdrun: rank (\d)", own_words(err)[0])[1]
+    words = "\n".join(line for line in err.splitlines() if line.startswith((f"[{first}]<stderr>:", "hvdrun:   ")))
     told = re.search(r"rank (\d): ALLREDUCE 'gradient': lost the connection to node \d \(rank (\d)\)", words) or \
         re.search(r"hvd rank (\d): .*the control connection to rank (\d) broke", words) or \
         re.search(r"the control connection between rank (\d) and rank (\d) broke", words)

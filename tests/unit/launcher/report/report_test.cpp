@@ -191,6 +191,33 @@ hvdrun: stopping the other 2 ranks
 )");
 }
 
+TEST_CASE("what the user has just seen is not quoted, and an exception that was told is not told again") {
+  Job job;
+  job.run_all();
+  job.state.on(RankExited{1, kOne, {}});
+  const Lines errors = {"starting", "Traceback (most recent call last):", "  File \"train.py\", line 12, in step",
+                        "ZeroDivisionError: division by zero"};
+  Failure failure{*job.state.cause(), errors, kOne, {}, ""};
+  const auto text = [&] {
+    std::string all;
+    for (const std::string& line : job.words.on(failure)) {
+      all += line + "\n";
+    }
+    return all;
+  };
+  failure.just_shown = 2;  // not its beginning
+  CHECK(text().find("hvdrun: the last lines of its standard error:\nhvdrun:   Traceback") != std::string::npos);
+  failure.just_shown = 3;
+  CHECK(text() == R"(hvdrun: rank 1 on a (pid 101) exited with code 1
+hvdrun: ZeroDivisionError: division by zero, train.py:12 in step
+hvdrun: stopping the other 2 ranks
+)");
+  failure.cause.lines = {"rank 1 on a (pid 101) failed: ZeroDivisionError: division by zero"};
+  CHECK(text() == R"(hvdrun: rank 1 on a (pid 101) failed: ZeroDivisionError: division by zero
+hvdrun: stopping the other 2 ranks
+)");
+}
+
 TEST_CASE("golden: a rank that the kernel killed, may have killed, and that somebody killed") {
   ExitStatus by_kernel = kKilled;
   by_kernel.out_of_memory = true;

@@ -1,0 +1,76 @@
+// launcher/logs/log_mux: which lines of a rank's standard error the user has just seen.
+#include "launcher/logs/log_mux.h"
+
+#include <fcntl.h>
+
+#include <string>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/io/event_loop.h"
+#include "tests/support/still_clock.h"
+
+using namespace hvd;          // NOLINT(google-build-using-namespace)
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+// A mux of four ranks on one node, whose console takes all and keeps nothing.
+struct Console {
+  explicit Console(LogMuxOptions options = {}) {
+    options.console = {out.get(), err.get()};
+    logs.emplace(*loop, 4, 1, std::move(options), LogMux::Sink{[](int, std::uint64_t) {}, [](const Error&) {}, {}});
+  }
+  void print(int rank, const std::string& text, bool is_error = true) { logs->feed(0, rank, is_error, text); }
+  [[nodiscard]] std::size_t just_shown(int rank) const { return logs->last_errors(rank).just_shown; }
+
+  test::StillClock clock;
+  std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
+  // Two descriptors of one place, as a terminal has them.
+  Fd out{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
+  Fd err{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
+  std::optional<LogMux> logs;
+};
+
+}  // namespace
+
+TEST_CASE("the last lines of a rank are just shown as long as few others have come since") {
+  Console console;
+  CHECK(console.just_shown(1) == 0);
+  console.print(1, "Traceback\n  File\nValueError\n");
+  CHECK(console.logs->last_errors(1).lines.size() == 3);
+  CHECK(console.just_shown(1) == 3);
+  console.logs->say("hvdrun: rank 1 failed");
+  console.print(0, "a\nb\nc\nd\n", false);
+  CHECK(console.just_shown(1) == 3);
+  console.print(2, "e\nf\n");
+  CHECK(console.just_shown(1) == 0);
+}
+
+TEST_CASE("lines of others among those of a rank count too, and what was shown long ago does not") {
+  Console console;
+  console.print(1, "a warning\n");
+  for (int i = 0; i < 20; ++i) {
+    console.print(0, "progress\n", false);
+  }
+  console.print(1, "Traceback\n");
+  console.print(3, "mine too\n");
+  console.print(1, "ValueError\n");
+  CHECK(console.logs->last_errors(1).lines.size() == 3);
+  CHECK(console.just_shown(1) == 2);
+}
+
+TEST_CASE("what goes to files alone, or waits for equal lines of other ranks, was not just shown") {
+  LogMuxOptions hidden;
+  hidden.shows_ranks = false;
+  Console files(std::move(hidden));
+  files.print(1, "ValueError\n");
+  CHECK(files.just_shown(1) == 0);
+  LogMuxOptions gathered;
+  gathered.gather = true;
+  Console equal(std::move(gathered));
+  equal.print(1, "ValueError\n");
+  CHECK(equal.just_shown(1) == 0);
+}
