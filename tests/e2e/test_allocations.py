@@ -1,5 +1,5 @@
 """hvdrun within jobs of batch systems that are not here: their variables and files, and starters that do what theirs do, in
-the lab. Nothing of a real PBS, LSF or SGE runs."""
+the lab. Nothing of a real PBS or LSF runs; a real SGE does in test_sge.py."""
 
 import os
 import re
