@@ -84,6 +84,7 @@ struct Flags {
   int gpus_per_node = 0;
   bool mpi = false;
   bool gloo = false;
+  bool jsrun = false;
   std::string mpi_args;
   std::string binding_args;
   std::string job_file;

@@ -9,13 +9,14 @@
 #include <map>
 #include <string_view>
 
-#include "cli/options/metrics_options.h"
+#include "cli/options/engine_settings.h"
 #include "cli/options/out_file.h"
-#include "launcher/allocations/allocation.h"
 #include "launcher/command/rsh_template.h"
 #include "launcher/engines/kubernetes_gang.h"
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
+#include "launcher/job/metrics_place.h"
+#include "launcher/job/text_file.h"
 #include "launcher/live/live_folder.h"
 #include "launcher/process/own_process.h"
 #include "launcher/process/spawn.h"
@@ -34,6 +35,7 @@ constexpr double kLeastHeartbeatS = 0.1;
 constexpr double kMostHeartbeatS = 3600;
 constexpr double kDefaultElasticTimeoutS = 600;
 constexpr int kDefaultRestarts = 10;
+constexpr std::size_t kMostToken = 4096;
 constexpr Duration kForEver = std::chrono::hours(24 * 365);  // longer than any job
 const std::map<std::string, launch::GpuMode> kGpuModes = {
     {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
@@ -199,47 +201,23 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
   return wants_mpi ? launch::LauncherKind::kMpi : launch::LauncherKind::kOwn;
 }
 
-// Returns the engine that the user insists on; "" for any that is found, "none" where something else says where the
-// ranks are to be.
-Result<std::string> engine_of(const Flags& flags, launch::LauncherKind launcher) {
-  // The older word of --launcher means the same.
-  const std::string wanted = flags.engine.empty() && flags.launcher == "slurm" ? "slurm" : flags.engine;
-  const bool has_hosts = !flags.hosts.empty() || !flags.hostfile.empty() || !flags.host_discovery_script.empty();
-  const bool is_for_other = launcher != launch::LauncherKind::kOwn;
-  if (wanted.empty() && !flags.job_file.empty()) {
-    return std::string("none");  // a job file has hosts of its own, or gets those that are asked for
+// Returns where the job's metrics can be asked for; a place that is off where none is given.
+Result<launch::MetricsPlace> metrics_place_of(const Flags& flags) {
+  if (flags.metrics_listen.empty()) {
+    return flags.metrics_token.empty()
+               ? Result<launch::MetricsPlace>(launch::MetricsPlace())
+               : Error(Code::kInvalid, "--metrics-token says nothing without --metrics-listen PLACE");
   }
-  if (wanted.empty() || wanted == "none") {
-    const bool has_way = !flags.launcher.empty() || flags.gloo || flags.mpi || !flags.rsh.empty();
-    return wanted == "none" || has_hosts || has_way || is_for_other ? std::string("none") : std::string();
+  std::string token;
+  if (!flags.metrics_token.empty()) {
+    HVD_TRY_ASSIGN(token, launch::read_text_file(flags.metrics_token, "the file of --metrics-token", kMostToken));
+    token.erase(std::min(token.find_first_of(" \t\r\n"), token.size()));
+    if (token.empty()) {
+      return Error(Code::kInvalid, "--metrics-token " + flags.metrics_token + ": the file holds no token");
+    }
   }
-  const std::string flag = flags.engine.empty() ? "--launcher " : "--engine ";
-  if (has_hosts) {
-    return Error(Code::kInvalid, flag + wanted +
-                                     " takes the hosts of the job in which hvdrun runs; give it without -H, " +
-                                     "--hostfile and --host-discovery-script");
-  }
-  const bool is_srun = flags.launcher == "slurm" && wanted != "slurm";
-  if (is_for_other || is_srun || (wanted == "slurm" && (flags.launcher == "ssh" || !flags.rsh.empty()))) {
-    return Error(Code::kInvalid, flag + wanted + " and another way to start the ranks exclude each other");
-  }
-  return wanted;
-}
-
-// Takes the nodes of Slurm's job, on which srun starts the agents.
-void apply_slurm(launch::Allocation found, bool is_asked_for, launch::JobSpec& job) {
-  // The job's one node, if it is this one, needs no srun.
-  const bool is_here = found.hosts.size() == 1 && launch::is_local_host(found.hosts.front().name);
-  if (is_here && !is_asked_for && !found.slots_are_gpus) {
-    found.hosts.front().name = "localhost";
-    job.hosts = std::move(found.hosts);
-    return;
-  }
-  job.launcher = launch::LauncherKind::kSlurm;
-  job.hosts = std::move(found.hosts);
-  job.slots_are_gpus = found.slots_are_gpus;
-  job.engine_job = std::move(found.job);
-  job.slots_from = std::move(found.slots_from);
+  const auto place = launch::parse_metrics_place(flags.metrics_listen, token);
+  return place.ok() ? place : place.error().with_context("--metrics-listen");
 }
 
 // Returns the file of the job's page; empty: none.
@@ -257,42 +235,6 @@ Result<void> take_spans(const Flags& flags, launch::JobSpec& job) {
     job.trace_parent = launch::value_in(own_environment(), "TRACEPARENT");
   }
   return {};
-}
-
-// Takes the hosts of the batch system's or cloud's job in which hvdrun runs, where nothing else says where the ranks
-// are to be.
-Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
-  HVD_TRY_ASSIGN(const std::string wanted, engine_of(flags, job.launcher));
-  if (wanted == "none") {
-    return {};
-  }
-  HVD_TRY_ASSIGN(const launch::Surroundings here, launch::own_surroundings(job.environment, job.size));
-  HVD_TRY_ASSIGN(std::optional<launch::Allocation> found, launch::find_allocation(here, wanted));
-  if (!found) {
-    return {};
-  }
-  if (found->engine == "Slurm") {
-    apply_slurm(std::move(*found), !wanted.empty(), job);
-    return {};
-  }
-  job.allocation = launch::described(*found, job.size);
-  job.hosts = std::move(found->hosts);
-  const bool has_ssh_words = flags.ssh_port != 0 || !flags.ssh_identity_file.empty() || !flags.ssh_config.empty();
-  job.rsh_command = has_ssh_words ? "" : found->rsh;
-  return {};
-}
-
-// The job of Slurm's that is to be put back into its queue is the one in which hvdrun runs, wherever its ranks are.
-Result<void> apply_requeue(const Flags& flags, launch::JobSpec& job) {
-  if (!flags.requeue_on_notice) {
-    return {};
-  }
-  job.requeued_job = launch::value_in(job.environment, "SLURM_JOB_ID");
-  return job.requeued_job.empty()
-             ? Result<void>(Error(Code::kInvalid,
-                                  "--requeue-on-notice is for a batch job of Slurm, and SLURM_JOB_ID is not set; as in "
-                                  "hvdrun submit --engine slurm --requeue-on-notice"))
-             : Result<void>();
 }
 
 // Takes the pods that a manifest has made; who they are is known when they call.
@@ -446,11 +388,11 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   job.elastic_timeout = seconds_of(timeout_s);
   job.elastic_wait = seconds_of(flags.elastic_wait_s.value_or(0));
   if (flags.elastic == "restart") {
-    const bool can_start_anew = job.launcher == launch::LauncherKind::kOwn ||
-                                (job.launcher == launch::LauncherKind::kSlurm && !job.slots_are_gpus);
+    const bool can_start_anew =
+        job.launcher == launch::LauncherKind::kOwn || (is_step(job.launcher) && !job.slots_are_gpus);
     if (!can_start_anew) {
       return Error(Code::kInvalid,
-                   "--elastic restart is for hosts whose agents hvdrun starts itself, also in an allocation of Slurm "
+                   "--elastic restart is for hosts whose agents hvdrun starts itself, also in a job of Slurm or LSF "
                    "with -np; here they call once");
     }
     if (flags.reset_limit || flags.exclude_failed_hosts) {

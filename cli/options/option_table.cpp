@@ -20,7 +20,7 @@ namespace {
 const std::vector<std::string> kColorWords = {"auto", "always", "never"};
 const std::vector<std::string> kGpuWords = {"local", "one", "none"};
 const std::vector<std::string> kBindWords = {"none", "core", "numa"};
-const std::vector<std::string> kLauncherWords = {"ssh", "mpi", "slurm", "spark", "kubernetes"};
+const std::vector<std::string> kLauncherWords = {"ssh", "mpi", "slurm", "jsrun", "spark", "kubernetes"};
 const std::vector<std::string> kEngineWords = [] {
   std::vector<std::string> words = launch::engine_words();
   words.emplace_back("none");
@@ -352,7 +352,8 @@ void add_options(CLI::App& app, Flags& flags) {
          "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh, the default), Open MPI's mpirun (mpi), for "
          "programs "
          "that use MPI themselves, a step of Slurm on the nodes of its job (slurm; the default within salloc and "
-         "sbatch), tasks of Spark or Ray (spark), as horovod.spark and horovod.ray ask for, or pods (kubernetes), as "
+         "sbatch), jsrun in a job of LSF (jsrun), tasks of Spark or Ray (spark), as horovod.spark and horovod.ray ask "
+         "for, or pods (kubernetes), as "
          "hvdrun manifest writes")
       ->type_name("WORD")
       ->check(CLI::IsMember(kLauncherWords));
@@ -386,6 +387,7 @@ void add_options(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_flag("--tcp", flags.tcp, "No InfiniBand for NCCL (NCCL_IB_DISABLE=1)");
+  app.add_flag("--jsrun", flags.jsrun, "As --launcher jsrun");
   app.add_flag("--gloo", flags.gloo, "Accepted for horovodrun: the same as --launcher ssh");
   app.add_flag_callback("--disable-cache", [] {}, "Accepted for horovodrun: hvdrun always works so");
   add_elastic_options(app, flags);

@@ -13,11 +13,6 @@
 namespace hvd::cli {
 namespace {
 
-// These flags of horovodrun are not supported, for these reasons; they may have a value or not.
-const std::map<std::string, std::string, std::less<>> kRefused = {
-    {"--jsrun", "LSF's jsrun is not supported; name the hosts with -H or --hostfile"},
-};
-
 // argparse takes these names and CLI11 does not (single dash, several letters); some are old ones.
 const std::map<std::string, std::string, std::less<>> kAliases = {
     {"-np", "--np"},
@@ -48,11 +43,6 @@ std::string completed(const CLI::App& app, const std::string& name) {
         }
         found = "--" + long_name;
       }
-    }
-  }
-  for (const auto& [refused, why] : kRefused) {
-    if (found.empty() && refused.starts_with(name)) {
-      found = refused;
     }
   }
   return found.empty() ? name : found;
@@ -93,15 +83,6 @@ Result<void> check_hosts_given(const CLI::App& app) {
     if (option != nullptr && option->count() > 0 && option->results().back().empty()) {
       return Error(Code::kInvalid, std::string(name) + " '': the host list is empty; name hosts, or leave it out for " +
                                        "this machine");
-    }
-  }
-  return {};
-}
-
-Result<void> check_refused(const std::vector<std::string>& words) {
-  for (const std::string& word : words) {
-    if (const auto refused = kRefused.find(word.substr(0, word.find('='))); refused != kRefused.end()) {
-      return Error(Code::kInvalid, refused->first + ": " + refused->second);
     }
   }
   return {};
@@ -202,7 +183,6 @@ Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& fl
   const bool has_separator = begin < words.size() && words[begin] == "--";
   flags.command.assign(words.begin() + static_cast<std::ptrdiff_t>(begin + (has_separator ? 1 : 0)), words.end());
   words.resize(begin);
-  HVD_TRY(check_refused(words));
   HVD_TRY(check_known(app, words));
   if (const auto read = parse_words(app, std::move(words)); !read.ok()) {
     return Error(Code::kInvalid, read.error().message() + "; see hvdrun --help");

@@ -45,7 +45,7 @@ const std::vector<ShortGroup>& first_week() {
        {{"--ssh-port", "SSH port of all hosts; default: as ssh has it"},
         {"--ssh-identity-file", "private key, tried first"},
         {"--rsh", "another command than SSH: 'kubectl exec -i {host} --'"},
-        {"--launcher", "Who starts the ranks: ssh (default), mpi, slurm, spark, kubernetes"}}},
+        {"--launcher", "Who starts the ranks: ssh (default), mpi, slurm, jsrun, spark, kubernetes"}}},
       {"Job files",
        {{"--file", "run the job that FILE describes: job.json of Azure Batch AI, or YAML"},
         {"--mount", "the nodes' directory for a mount of the job file"}}},

@@ -1,7 +1,7 @@
-// Gang is the start of a job whose agents an engine starts (Spark, Slurm, Kubernetes). It listens, waits until the
-// agents of all the engine's tasks have connected, and places the ranks where these are. Afterwards it is the transport
-// by which the job's sessions reach the agents, and it reports when the engine's tasks are gone. What differs between
-// engines is how the tasks are started, and the placement: one file each (spark_gang.h, slurm_gang.h,
+// Gang is the start of a job whose agents an engine starts (Spark, Slurm, jsrun, Kubernetes). It listens, waits until
+// the agents of all the engine's tasks have connected, and places the ranks where these are. Afterwards it is the
+// transport by which the job's sessions reach the agents, and it reports when the engine's tasks are gone. What differs
+// between engines is how the tasks are started, and the placement: one file each (spark_gang.h, step_gang.h,
 // kubernetes_gang.h).
 //
 // Thread: loop only. The EventLoop and the Log outlive it; it outlives the JobRunner that uses its transport.

@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "launcher/engines/slurm_notice.h"
 #include "launcher/job/host_list.h"
 #include "launcher/process/spawn.h"
 #include "runtime/base/contract.h"
@@ -34,7 +35,16 @@ bool is_input_variable(std::string_view name) {
 
 }  // namespace
 
-EngineCommand srun_command(const Placement& placement, const SrunOptions& options, const CallPlace& place,
+StepKind slurm_step() {
+  StepKind kind;
+  kind.engine = "Slurm";
+  kind.nodes_from = "SLURM_JOB_NODELIST";
+  kind.command = srun_command;
+  kind.end_text = slurm_end_text;
+  return kind;
+}
+
+EngineCommand srun_command(const Placement& placement, const StepOptions& options, const CallPlace& place,
                            const CallKey& key) {
   const std::string nodes = std::to_string(placement.nodes.size());
   std::string names;

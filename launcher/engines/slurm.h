@@ -5,26 +5,17 @@
 // environment has it.
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "launcher/engines/engine.h"
-#include "launcher/placement/placement.h"
-#include "launcher/wire/engine_call.h"
-#include "runtime/base/result.h"
+#include "launcher/engines/step.h"
 
 namespace hvd::launch {
 
-struct SrunOptions {
-  std::string agent_path;                // the same on every node
-  std::vector<std::string> environment;  // of hvdrun
-  std::uint64_t open_files = 0;          // of hvdrun, as it was started
-};
+StepKind slurm_step();
 
 // One agent on each node of `placement`; they call at `place`. Variables that change what srun's options mean are left
 // out of its environment.
-EngineCommand srun_command(const Placement& placement, const SrunOptions& options, const CallPlace& place,
+EngineCommand srun_command(const Placement& placement, const StepOptions& options, const CallPlace& place,
                            const CallKey& key);
 
 EngineFailure srun_failure(std::string_view output);

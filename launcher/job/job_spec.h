@@ -37,9 +37,15 @@ enum class LauncherKind : std::uint8_t {
   kOwn,        // hvdrun does: one for each node, here, by SSH or by the rsh command
   kMpi,        // Open MPI's mpirun does: one for each rank
   kSlurm,      // a step of Slurm does: one for each node of its job
+  kJsrun,      // jsrun does: one for each compute node of LSF's job
   kSpark,      // Spark's tasks do, one for each rank, wherever they run; hosts are known when all agents have connected
   kKubernetes  // pods do, one for each node; their names are known when all agents have connected
 };
+
+// True where a batch system's own command starts the agents.
+constexpr bool is_step(LauncherKind kind) {
+  return kind == LauncherKind::kSlurm || kind == LauncherKind::kJsrun;
+}
 
 // HostDiscovery says where hosts come from that join or leave a running job.
 struct HostDiscovery {
@@ -139,8 +145,9 @@ struct JobSpec {
   std::string agent_path;
 
   LauncherKind launcher = LauncherKind::kOwn;
-  bool slots_are_gpus = false;  // kSlurm, kKubernetes: a node gets as many ranks as it has GPUs, which its agent counts
-  std::string engine_job;       // kSlurm: the number of its job, and what its slots follow from
+  bool slots_are_gpus =
+      false;  // kSlurm, kJsrun, kKubernetes: a node gets as many ranks as it has GPUs, which its agent counts
+  std::string engine_job;  // kSlurm, kJsrun: the number of the job, and what its slots follow from
   std::string slots_from;
   std::string requeued_job;  // Slurm's job, put back into its queue when a signal says that its time is over; or empty
   std::string allocation;    // what is said of the hosts that a batch system has given; empty: nothing

@@ -162,6 +162,7 @@ Transport& JobStart::transport_of(TransportKind kind) const {
       return *transports_.rsh;
     case TransportKind::kMpirun:
     case TransportKind::kSlurm:
+    case TransportKind::kJsrun:
     case TransportKind::kSpark:
     case TransportKind::kKubernetes:
       break;

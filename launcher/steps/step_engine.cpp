@@ -6,10 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "launcher/engines/jsrun.h"
 #include "launcher/engines/kubernetes_gang.h"
 #include "launcher/engines/mpirun.h"
-#include "launcher/engines/slurm_gang.h"
+#include "launcher/engines/slurm.h"
 #include "launcher/engines/spark_gang.h"
+#include "launcher/engines/step_gang.h"
 #include "launcher/state/exit_codes.h"
 #include "launcher/steps/step_log.h"
 #include "launcher/transport/transport_choice.h"
@@ -53,7 +55,9 @@ Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const
   const auto say = [](const std::string& line) { write_error_line("hvdrun: " + line); };
   switch (job.launcher) {
     case LauncherKind::kSlurm:
-      return SlurmGang::create(loop, job, placement, log, say);
+      return StepGang::create(loop, job, slurm_step(), placement, log, say);
+    case LauncherKind::kJsrun:
+      return StepGang::create(loop, job, jsrun_step(), placement, log, say);
     case LauncherKind::kSpark:
       // The host list of such a job says only whether all executors are on this machine; the tasks report the rest.
       return SparkGang::create(loop, job, has_only_local_hosts(placement), log, say);

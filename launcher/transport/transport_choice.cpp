@@ -15,6 +15,9 @@ TransportKind choose_transport(const JobSpec& spec, const HostSpec& host) {
   if (spec.launcher == LauncherKind::kSlurm) {
     return TransportKind::kSlurm;
   }
+  if (spec.launcher == LauncherKind::kJsrun) {
+    return TransportKind::kJsrun;
+  }
   if (spec.launcher == LauncherKind::kSpark) {
     return TransportKind::kSpark;
   }
@@ -39,6 +42,8 @@ std::string transport_name(TransportKind kind) {
       return "mpirun";
     case TransportKind::kSlurm:
       return "slurm";
+    case TransportKind::kJsrun:
+      return "jsrun";
     case TransportKind::kSpark:
       return "spark";
     case TransportKind::kKubernetes:

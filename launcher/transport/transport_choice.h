@@ -9,7 +9,7 @@
 
 namespace hvd::launch {
 
-enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh, kMpirun, kSlurm, kSpark, kKubernetes };
+enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh, kMpirun, kSlurm, kJsrun, kSpark, kKubernetes };
 
 // Returns true for a host that is this machine and needs no login to reach. A user or an SSH port in its name means
 // another place, such as a container whose sshd listens here.

@@ -24,11 +24,12 @@ struct SeatVariables {
   const char* local_rank;
   const char* local_size;
 };
-constexpr std::array<SeatVariables, 3> kEngines = {{
+constexpr std::array<SeatVariables, 4> kEngines = {{
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr},  // one on each node
-    {"kubernetes", "JOB_COMPLETION_INDEX", nullptr, nullptr, nullptr},            // one in each pod
+    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"},
+    {"kubernetes", "JOB_COMPLETION_INDEX", nullptr, nullptr, nullptr},  // one in each pod
 }};
 
 Result<std::int32_t> number_in(const std::vector<std::string>& environment, const char* name) {
@@ -156,6 +157,13 @@ void leave_engine(const std::string& engine, std::vector<std::string>& environme
       return entry.starts_with("SLURM") && std::none_of(kOfJob.begin(), kOfJob.end(), [&entry](std::string_view name) {
                return entry.starts_with(name);
              });
+    });
+  }
+  if (engine == "jsrun") {
+    static constexpr std::array<std::string_view, 3> kOfSeat = {"JSM_", "PMIX_", "PMI_"};
+    std::erase_if(environment, [](const std::string& entry) {
+      return std::any_of(kOfSeat.begin(), kOfSeat.end(),
+                         [&entry](std::string_view name) { return entry.starts_with(name); });
     });
   }
 }

@@ -24,6 +24,25 @@ case " $LSB_MCPU_HOSTS" in *" $1 "*) exec ssh "$@";; esac
 echo "blaunch: $1 is not of this job" >&2
 exit 1
 """
+# `jsrun` starts so many programs, each on a compute node that it chooses, and hands the environment on. It ends with the
+# first code that is not 0.
+JSRUN = """#!/bin/sh
+[ "$1 $3 $4 $5 $6 $7 $8 $9" = "--nrs --rs_per_host 1 --tasks_per_rs 1 --cpu_per_rs ALL_CPUS --gpu_per_rs" ] ||
+  { echo "jsrun: $*" >&2; exit 1; }
+size=$2 rank=0 code=0
+shift 12
+trap 'kill $pids' TERM INT
+for host in node2 node1; do
+  [ $rank = $size ] && break
+  ssh $host "cd $PWD; JSM_NAMESPACE_RANK=$rank JSM_NAMESPACE_SIZE=$size JSM_NAMESPACE_LOCAL_RANK=0 \\
+    JSM_NAMESPACE_LOCAL_SIZE=1 HVD_CALL_SECRET=$HVD_CALL_SECRET exec $*" &
+  pids="$pids $!" rank=$((rank + 1))
+done
+for pid in $pids; do
+  wait $pid || code=$?
+done
+exit $code
+"""
 
 
 def job_of(engine, folder):
@@ -94,6 +113,60 @@ def test_a_host_that_the_starter_does_not_reach_is_named(lab2):
     done = lab2.run(HVDRUN, "true", env=environment)
     assert done.returncode == 241
     assert "node1: rsh: qrsh -inherit -V node1 exited with code 1: error: executing task of job 12 failed" in done.stderr
+
+
+@pytest.fixture
+def compute_nodes(lab2):
+    """The environment of a job of LSF on two compute nodes with jsrun, whose launch host is this one."""
+    folder = lab2.shared / "jsrun"
+    folder.mkdir(exist_ok=True)
+    (folder / "jsrun").write_text(JSRUN)
+    (folder / "jsrun").chmod(0o755)
+    yield {**os.environ, "LSB_JOBID": "34", "LSB_MCPU_HOSTS": "launcher 1 node1 42 node2 42",
+           "PATH": f"{folder}:{os.environ['PATH']}"}
+    assert lab2.wait_for_no_processes() == []
+
+
+@pytest.mark.parametrize("words, ranks, placed", [
+    (["-np", "4"], "4 ranks (-np)", ["node1", "node1", "node2", "node2"]),
+    ([], "a rank for each GPU, and one where there is none; -np says how many", ["node1", "node2"]),
+])
+def test_jsrun_starts_the_agents_on_the_compute_nodes(lab2, compute_nodes, words, ranks, placed):
+    done = lab2.run(HVDRUN, "--jsrun", *words, "sh", "-c", "echo $RANK on $(hostname)${JSM_NAMESPACE_RANK-}", env=compute_nodes)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"[{rank}]<stdout>:{rank} on {host}" for rank, host in enumerate(placed)]
+    assert f"hvdrun: LSF's job 34: 2 nodes (node1 to node2), {ranks}" in done.stderr.splitlines()
+
+
+def test_a_node_that_no_rank_needs_gets_no_agent(lab2, compute_nodes):
+    done = lab2.run(HVDRUN, "--launcher", "jsrun", "-np", "1", "hostname", env=compute_nodes)
+    assert (done.returncode, done.stdout) == (0, "[0]<stdout>:node2\n"), done.stderr
+
+
+def test_under_jsrun_a_rank_s_exit_code_is_the_job_s(lab2, compute_nodes):
+    done = lab2.run(HVDRUN, "--jsrun", "-np", "4", "sh", "-c", "[ $RANK = 3 ] || exec sleep 1000; exit 7", env=compute_nodes)
+    assert done.returncode == 7, done.stderr
+    assert re.search(r"^hvdrun: rank 3 on node2 .*exited with code 7", done.stderr, re.M)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_job_of_jsrun_s(lab2, compute_nodes, number):
+    job = lab2.popen(HVDRUN, "--jsrun", "-np", "4", "--grace", "1", "--reconnect-timeout", "4", "sh", "-c",
+                     "trap '' INT; echo up $RANK; sleep 1000 & wait", env=compute_nodes)
+    read_until(job.stdout, "up", 4)
+    os.kill(lab2.pid_of(job), number)
+    _, errors = job.communicate(timeout=120)
+    assert job.returncode == 128 + number, errors
+
+
+def test_a_jsrun_that_fails_is_said(lab2, compute_nodes):
+    folder = lab2.shared / "jsrun"
+    (folder / "jsrun").write_text("#!/bin/sh\necho 'Error: Resources unavailable' >&2\nexit 1\n")
+    done = lab2.run(HVDRUN, "--jsrun", "true", env=compute_nodes)
+    assert done.returncode == 242 and "jsrun exited with code 1; it said: Error: Resources unavailable" in done.stderr
+    (folder / "jsrun").unlink()
+    done = lab2.run(HVDRUN, "--jsrun", "true", env=compute_nodes)
+    assert done.returncode != 0 and "jsrun" in done.stderr
 
 
 def test_the_user_s_words_win(lab2, engine, environment):

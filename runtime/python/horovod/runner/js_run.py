@@ -1,4 +1,4 @@
-"""Names of Horovod's module that starts ranks by jsrun, which hvdrun does not use."""
+"""Names of Horovod's module that starts ranks by jsrun, which only `hvdrun --jsrun` does here."""
 
 from horovod.runner.common._absent import absent_function
 
@@ -7,5 +7,5 @@ generate_jsrun_rankfile = absent_function("horovod.runner.js_run.generate_jsrun_
 
 
 def is_jsrun_installed() -> bool:
-    """Returns False: jobs are not started by jsrun."""
+    """Returns False: what starts ranks from Python does not start them by jsrun."""
     return False

@@ -1,4 +1,4 @@
-// launcher/engines/slurm, and where SlurmGang puts the ranks.
+// launcher/engines/slurm, and where StepGang puts the ranks.
 #include "launcher/engines/slurm.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/engines/slurm_gang.h"
+#include "launcher/engines/step_gang.h"
 #include "tests/support/called_placement.h"
 
 using namespace hvd;
@@ -35,7 +35,7 @@ ReadyMessage agent_on(const std::string& name, Words gpus = {}) {
 
 TEST_CASE("srun starts one agent on each node, and none of the job's variables makes it more") {
   const Placement placement = place({{"n1", "", 0, 2}, {"n3", "", 0, 1}}, 0).value();
-  SrunOptions options;
+  StepOptions options;
   options.agent_path = "/opt/hvdrun-agent";
   options.environment = with({"SLURM_NTASKS=6", "SLURM_CPU_BIND_TYPE=cores", "SLURM_EXPORT_ENV=NONE", "PATH=/bin"});
   CallKey key;
@@ -65,9 +65,10 @@ TEST_CASE("what srun says becomes a code and an advice") {
 
 TEST_CASE("ranks are placed by the nodes' names, in whatever order the agents count") {
   const Placement wanted = place({{"n1", "", 0, 2}, {"n2", "", 0, 1}}, 0).value();
-  CHECK(placed(place_on_nodes(wanted, false, {agent_on("n2"), agent_on("n1")})) == "n1:2 n2:1 110");
-  CHECK(placed(place_on_nodes(wanted, true, {agent_on("n1", {"a", "b", "c"}), agent_on("n2")})) == "n1:3 n2:1 0001");
-  CHECK(placed(place_on_nodes(wanted, false, {agent_on("n1"), agent_on("n7")})).find("no agent on n2") !=
+  CHECK(placed(place_on_nodes(wanted, slurm_step(), false, {agent_on("n2"), agent_on("n1")})) == "n1:2 n2:1 110");
+  CHECK(placed(place_on_nodes(wanted, slurm_step(), true, {agent_on("n1", {"a", "b", "c"}), agent_on("n2")})) ==
+        "n1:3 n2:1 0001");
+  CHECK(placed(place_on_nodes(wanted, slurm_step(), false, {agent_on("n1"), agent_on("n7")})).find("no agent on n2") !=
         std::string::npos);
 }
 

@@ -1,0 +1,130 @@
+#include "cli/options/engine_settings.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "launcher/allocations/allocation.h"
+#include "launcher/job/host_list.h"
+#include "launcher/process/spawn.h"
+#include "launcher/transport/local.h"
+
+namespace hvd::cli {
+namespace {
+
+// Returns the command of a batch system that is to start the agents, "slurm" or "jsrun"; empty: the user names none.
+std::string step_of(const Flags& flags) {
+  const bool is_step = flags.launcher == "slurm" || flags.launcher == "jsrun";
+  return flags.jsrun ? "jsrun" : is_step ? flags.launcher : "";
+}
+
+// Returns true where the user names a way to start the ranks that is not the one of `step` and `wanted`.
+bool has_other_way(const Flags& flags, const std::string& step, const std::string& wanted) {
+  if (step == "jsrun" && (flags.gloo || (!flags.launcher.empty() && flags.launcher != step))) {
+    return true;
+  }
+  if (!step.empty() && wanted != (step == "jsrun" ? "lsf" : step)) {
+    return true;
+  }
+  const bool has_own_way = flags.launcher == "ssh" || !flags.rsh.empty();
+  return has_own_way && (wanted == "slurm" || step == "jsrun");
+}
+
+// Returns the engine that the user insists on; "" for any that is found, "none" where something else says where the
+// ranks are to be.
+Result<std::string> engine_of(const Flags& flags, launch::LauncherKind launcher) {
+  // A word of --launcher means an engine too.
+  const std::string step = step_of(flags);
+  const std::string wanted = !flags.engine.empty() ? flags.engine : step == "jsrun" ? "lsf" : step;
+  const bool has_hosts = !flags.hosts.empty() || !flags.hostfile.empty() || !flags.host_discovery_script.empty();
+  const bool is_for_other = launcher != launch::LauncherKind::kOwn;
+  if (wanted.empty() && !flags.job_file.empty()) {
+    return std::string("none");  // a job file has hosts of its own, or gets those that are asked for
+  }
+  if (wanted.empty() || wanted == "none") {
+    const bool has_way = !flags.launcher.empty() || flags.gloo || flags.mpi || !flags.rsh.empty();
+    return wanted == "none" || has_hosts || has_way || is_for_other ? std::string("none") : std::string();
+  }
+  const std::string flag = !flags.engine.empty() ? "--engine " + wanted
+                           : flags.jsrun         ? "--jsrun"
+                                                 : "--launcher " + step;
+  if (has_hosts) {
+    return Error(Code::kInvalid, flag + " takes the hosts of the job in which hvdrun runs; give it without -H, " +
+                                     "--hostfile and --host-discovery-script");
+  }
+  if (is_for_other || has_other_way(flags, step, wanted)) {
+    return Error(Code::kInvalid, flag + " and another way to start the ranks exclude each other");
+  }
+  return wanted;
+}
+
+// Takes the nodes of a job on which the batch system's own command starts the agents.
+void take_step(launch::LauncherKind launcher, launch::Allocation found, launch::JobSpec& job) {
+  job.launcher = launcher;
+  job.hosts = std::move(found.hosts);
+  job.slots_are_gpus = found.slots_are_gpus;
+  job.engine_job = std::move(found.job);
+  job.slots_from = std::move(found.slots_from);
+}
+
+// Takes the compute nodes of LSF's job. Its slots there are processors: what the ranks have for themselves is a GPU.
+void apply_jsrun(launch::Allocation found, launch::JobSpec& job) {
+  found.slots_are_gpus = job.size == 0;
+  if (job.size > 0) {
+    launch::spread_slots(job.size, found.hosts);
+    found.slots_from = "-np";
+  }
+  take_step(launch::LauncherKind::kJsrun, std::move(found), job);
+}
+
+void apply_slurm(launch::Allocation found, bool is_asked_for, launch::JobSpec& job) {
+  // The job's one node, if it is this one, needs no srun.
+  const bool is_here = found.hosts.size() == 1 && launch::is_local_host(found.hosts.front().name);
+  if (is_here && !is_asked_for && !found.slots_are_gpus) {
+    found.hosts.front().name = "localhost";
+    job.hosts = std::move(found.hosts);
+    return;
+  }
+  take_step(launch::LauncherKind::kSlurm, std::move(found), job);
+}
+
+}  // namespace
+
+Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
+  HVD_TRY_ASSIGN(const std::string wanted, engine_of(flags, job.launcher));
+  if (wanted == "none") {
+    return {};
+  }
+  HVD_TRY_ASSIGN(const launch::Surroundings here, launch::own_surroundings(job.environment, job.size));
+  HVD_TRY_ASSIGN(std::optional<launch::Allocation> found, launch::find_allocation(here, wanted));
+  if (!found) {
+    return {};
+  }
+  if (found->engine == "Slurm") {
+    apply_slurm(std::move(*found), !wanted.empty(), job);
+    return {};
+  }
+  if (step_of(flags) == "jsrun") {
+    apply_jsrun(std::move(*found), job);
+    return {};
+  }
+  job.allocation = launch::described(*found, job.size);
+  job.hosts = std::move(found->hosts);
+  const bool has_ssh_words = flags.ssh_port != 0 || !flags.ssh_identity_file.empty() || !flags.ssh_config.empty();
+  job.rsh_command = has_ssh_words ? "" : found->rsh;
+  return {};
+}
+
+Result<void> apply_requeue(const Flags& flags, launch::JobSpec& job) {
+  if (!flags.requeue_on_notice) {
+    return {};
+  }
+  job.requeued_job = launch::value_in(job.environment, "SLURM_JOB_ID");
+  return job.requeued_job.empty()
+             ? Result<void>(Error(Code::kInvalid,
+                                  "--requeue-on-notice is for a batch job of Slurm, and SLURM_JOB_ID is not set; as in "
+                                  "hvdrun submit --engine slurm --requeue-on-notice"))
+             : Result<void>();
+}
+
+}  // namespace hvd::cli

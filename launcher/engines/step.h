@@ -1,0 +1,33 @@
+// A step is how a batch system starts the agents of a job: one command of its own, which runs one agent on each of the
+// job's nodes (srun, jsrun). All that differs between such commands is a value, StepKind (slurm.h and jsrun.h make
+// one); step_gang.h starts any of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/engines/engine.h"
+#include "launcher/placement/placement.h"
+#include "launcher/wire/engine_call.h"
+
+namespace hvd::launch {
+
+struct StepOptions {
+  std::string agent_path;                // the same on every node
+  std::vector<std::string> environment;  // of hvdrun
+  std::uint64_t open_files = 0;          // of hvdrun, as it was started
+};
+
+struct StepKind {
+  std::string engine;      // "Slurm": in messages
+  std::string nodes_from;  // "SLURM_JOB_NODELIST", which names the job's nodes
+  // The command cannot be told on which of the job's nodes it is to start the agents, nor by which names.
+  bool chooses_nodes = false;
+  // One agent on each node of the placement; they call at the place.
+  EngineCommand (*command)(const Placement&, const StepOptions&, const CallPlace&, const CallKey&) = nullptr;
+  // What the environment says of the job's time limit, at so many seconds since 1970; null: nothing.
+  std::string (*end_text)(const std::vector<std::string>& environment, long long now_s) = nullptr;
+};
+
+}  // namespace hvd::launch
