@@ -107,6 +107,16 @@ def test_ranks_reach_each_other(job):
     assert job.end() == 0, job.output()
 
 
+def test_a_parallel_environment_that_starts_nothing_elsewhere_is_said(sge, job):
+    sge.run("qconf", "-mattr", "pe", "control_slaves", "FALSE", "mpi")
+    try:
+        job.submit("true")
+        assert job.end() == 241, job.output()
+    finally:
+        sge.run("qconf", "-mattr", "pe", "control_slaves", "TRUE", "mpi")
+    assert re.search(r"^hvdrun: node2: rsh: qrsh .* execution daemon on host \"node2\" didn't accept task$", job.output(), re.M)
+
+
 def test_a_deleted_job_leaves_nothing(job):
     job.submit("sh", "-c", "trap '' TERM INT HUP USR1 USR2; " + UP)
     job.wait_for("up", 4)
