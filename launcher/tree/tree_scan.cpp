@@ -34,7 +34,9 @@ constexpr std::size_t kMostList = 1U << 30U;
 constexpr std::size_t kReadBytes = 1U << 20U;
 constexpr mode_t kPermissions = 0777;
 // What version control keeps in a folder of a working copy.
-constexpr std::array<std::string_view, 3> kVersionControl{".git", ".hg", ".svn"};
+bool is_version_control(std::string_view name) {
+  return name == ".git" || name == ".hg" || name == ".svn";
+}
 
 struct FolderClose {
   void operator()(DIR* folder) const { ::closedir(folder); }
@@ -194,12 +196,7 @@ class Scan {
 
   // False: this is no working copy of git's. `below` is the root, or another repository in it.
   Result<bool> list_by_git(const std::string& below) {
-    const auto git = [&](const std::vector<std::string>& words) {
-      std::vector<std::string> argv{"git", "-C", full(below)};
-      argv.insert(argv.end(), words.begin(), words.end());
-      return output_of(argv, without_gits_own(options_.environment), Deadline::after(kGitTime), {false, kMostList});
-    };
-    const auto inside = git({"rev-parse", "--is-inside-work-tree", "--show-prefix"});
+    const auto inside = git(below, {"rev-parse", "--is-inside-work-tree", "--show-prefix"});
     if (!inside.ok()) {
       if (below.empty() && !has_ignore_file_ && has_repository()) {
         return Error(inside.error().code(), "--sync: git cannot say which files of " + root_ +
@@ -213,17 +210,80 @@ class Scan {
     if (below.empty() ? !inside.value().starts_with("true") : !is_top) {
       return false;
     }
-    HVD_TRY_ASSIGN(const std::string files, git({"ls-files", "-z", "--cached", "--others", "--exclude-standard"}));
+    HVD_TRY_ASSIGN(const std::string files,
+                   git(below, {"ls-files", "-z", "--cached", "--others", "--exclude-standard"}));
     HVD_TRY(take_list(below, files));
-    // This names folders too, among them the empty ones.
-    HVD_TRY_ASSIGN(const std::string folders, git({"ls-files", "-z", "--others", "--directory", "--exclude-standard"}));
-    for (const std::string& name : names_of(folders)) {
-      const std::string path = (below.empty() ? "" : below + "/") + name.substr(0, name.size() - 1);
-      if (name.back() == '/' && name != "./" && !rules_.leaves_out_below(path, true)) {
-        add(path);
+    HVD_TRY(list_folders_by_git(below));
+    return true;
+  }
+
+  Result<std::string> git(const std::string& below, const std::vector<std::string>& words) const {
+    std::vector<std::string> argv{"git", "-C", full(below)};
+    argv.insert(argv.end(), words.begin(), words.end());
+    return output_of(argv, without_gits_own(options_.environment), Deadline::after(kGitTime), {false, kMostList});
+  }
+
+  // Adds the folders that git does not track, among them the empty ones. Git names only the topmost ones, so that what
+  // is in them is looked at here, but for what git says that it ignores.
+  Result<void> list_folders_by_git(const std::string& below) {
+    const auto folders_in = [&below](const std::string& list) {
+      std::set<std::string> folders;
+      for (const std::string& name : names_of(list)) {
+        if (name == "./") {
+          folders.insert(below);
+        } else if (name.back() == '/') {
+          folders.insert((below.empty() ? "" : below + "/") + name.substr(0, name.size() - 1));
+        }
+      }
+      return folders;
+    };
+    HVD_TRY_ASSIGN(const std::string others,
+                   git(below, {"ls-files", "-z", "--others", "--directory", "--exclude-standard"}));
+    const std::set<std::string> topmost = folders_in(others);
+    if (topmost.empty()) {
+      return {};
+    }
+    HVD_TRY_ASSIGN(const std::string ignored,
+                   git(below, {"ls-files", "-z", "--others", "--ignored", "--directory", "--exclude-standard"}));
+    const std::set<std::string> left_out = folders_in(ignored);
+    for (const std::string& path : topmost) {
+      if (path == below) {
+        add_folders_in(path, left_out);
+      } else {
+        add_folders_from(path, left_out);
       }
     }
-    return true;
+    return {};
+  }
+
+  // Adds this folder and those in it.
+  void add_folders_from(const std::string& path, const std::set<std::string>& left_out) {
+    if (rules_.leaves_out_below(path, true) || left_out.contains(path) || is_own(path)) {
+      return;
+    }
+    add(path);
+    if (::access((full(path) + "/.git").c_str(), F_OK) != 0) {  // else git is asked about that repository by itself
+      add_folders_in(path, left_out);
+    }
+  }
+
+  // A folder that cannot be read is brought as an empty one, as git lists no files of it.
+  void add_folders_in(const std::string& below, const std::set<std::string>& left_out) {
+    const Folder folder(::opendir(full(below).c_str()));
+    while (const dirent* const item = folder == nullptr ? nullptr : ::readdir(folder.get())) {
+      const std::string name = item->d_name;
+      const std::string path = below.empty() ? name : below + "/" + name;
+      if (name != "." && name != ".." && !is_version_control(name) && is_folder(path, *item)) {
+        add_folders_from(path, left_out);
+      }
+    }
+  }
+
+  // Not every file system tells with the name.
+  [[nodiscard]] bool is_folder(const std::string& path, const dirent& item) const {
+    struct stat status{};
+    return item.d_type == DT_DIR ||
+           (item.d_type == DT_UNKNOWN && ::lstat(full(path).c_str(), &status) == 0 && S_ISDIR(status.st_mode));
   }
 
   Result<void> take_list(const std::string& below, const std::string& files) {
@@ -257,21 +317,16 @@ class Scan {
     }
     for (errno = 0; const dirent* const item = ::readdir(folder.get()); errno = 0) {
       const std::string name = item->d_name;
-      if (name == "." || name == ".." ||
-          std::find(kVersionControl.begin(), kVersionControl.end(), name) != kVersionControl.end()) {
+      if (name == "." || name == ".." || is_version_control(name)) {
         continue;
       }
       const std::string path = below.empty() ? name : below + "/" + name;
-      bool is_folder = item->d_type == DT_DIR;
-      if (item->d_type == DT_UNKNOWN) {  // not every file system tells
-        struct stat status{};
-        is_folder = ::lstat(full(path).c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-      }
-      if (rules_.leaves_out(path, is_folder) || is_own(path)) {
+      const bool is_below = is_folder(path, *item);
+      if (rules_.leaves_out(path, is_below) || is_own(path)) {
         continue;
       }
       add(path);
-      if (is_folder) {
+      if (is_below) {
         HVD_TRY(walk(path));
       }
     }

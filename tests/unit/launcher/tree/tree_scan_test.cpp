@@ -80,3 +80,40 @@ TEST_CASE("what git shows is meant, wherever in a repository one stands and what
   test::write_file(from + "/.hvdignore", "new\n");
   CHECK(paths(from) == Paths{".gitignore", ".hvdignore", "build", "build/train.py", "data", "sub"});
 }
+
+TEST_CASE("empty folders are meant however deep they are, unless git ignores them or they are another repository's") {
+  const test::Folder folder;
+  const std::string from = folder.path + "/project";
+  fs::create_directory(from);
+  ScanOptions options;
+  options.environment = {std::string("PATH=") + ::getenv("PATH"), "HOME=" + folder.path};
+  const auto paths = [&options](const std::string& root) {
+    const auto tree = scan_tree(root, options);
+    REQUIRE_MESSAGE(tree.ok(), (tree.ok() ? "" : tree.error().message()));
+    std::vector<std::string> found;
+    for (const TreeEntry& entry : tree.value().entries) {
+      found.push_back(entry.path);
+    }
+    return found;
+  };
+  using Paths = std::vector<std::string>;
+  fs::create_directories(from + "/a/b/c");
+  CHECK(paths(from) == Paths{"a", "a/b", "a/b/c"});
+  if (std::system(("git init " + from + " >/dev/null 2>&1").c_str()) != 0) {
+    MESSAGE("SKIPPED: no git here");
+    return;
+  }
+  CHECK(paths(from) == Paths{"a", "a/b", "a/b/c"});
+  CHECK(paths(from + "/a") == Paths{"b", "b/c"});
+  test::write_file(from + "/.gitignore", "build/\n");
+  test::write_file(from + "/.hvdignore", "/a/b/left\n");
+  test::write_file(from + "/a/file", "untracked");
+  fs::create_directories(from + "/a/build/objects");
+  fs::create_directories(from + "/a/b/left/out");
+  fs::create_directories(from + "/a/inner/build");
+  REQUIRE(std::system(("git init " + from + "/a/inner >/dev/null 2>&1").c_str()) == 0);
+  fs::create_directories(from + "/a/inner/kept/too");
+  fs::create_directories(from + "/synced-back/node1/out");
+  CHECK(paths(from) == Paths{".gitignore", ".hvdignore", "a", "a/b", "a/b/c", "a/file", "a/inner", "a/inner/build",
+                             "a/inner/kept", "a/inner/kept/too"});
+}
