@@ -27,12 +27,10 @@ Result<void> make_folder(const std::string& path) {
 Result<void> ResultKeeper::on_message(int number, const std::string& name, AgentMessage type, std::string_view body) {
   Node& node = nodes_[number];
   Result<void> done;
-  if (type == AgentMessage::kResultList) {
-    done = node.has_failed ? Result<void>() : on_list(node, name, body);
-  } else {
-    done = node.has_failed ? Result<void>() : on_bytes(number, node, body);
-    sink_.send(number, AgentMessage::kResultCredit, count_body(body.size()));
+  if (!node.has_failed) {
+    done = type == AgentMessage::kResultList ? on_list(node, name, body) : on_bytes(number, node, body);
   }
+  sink_.send(number, AgentMessage::kResultCredit, count_body(body.size()));
   if (!done.ok() && done.error().code() != Code::kProtocol) {
     node.has_failed = true;
     node.writer.reset();
@@ -43,32 +41,34 @@ Result<void> ResultKeeper::on_message(int number, const std::string& name, Agent
 }
 
 Result<void> ResultKeeper::on_list(Node& node, const std::string& name, std::string_view body) {
-  HVD_TRY_ASSIGN(TreeList part, TreeList::decode(body));
-  if (node.writer != nullptr && !node.writer->has_all()) {
+  HVD_TRY_ASSIGN(TreeList list, TreeList::decode(body));
+  if (!list.is_last || (node.writer != nullptr && !node.writer->has_all())) {
     return Error(Code::kProtocol, "its agent names results before it has sent others");
   }
-  std::move(part.entries.begin(), part.entries.end(), std::back_inserter(node.list));
-  return part.is_last ? begin(node, name) : Result<void>();
-}
-
-Result<void> ResultKeeper::begin(Node& node, const std::string& name) {
-  HVD_TRY(make_folder(folder_));
-  const std::string path = folder_ + "/" + (is_tree_path(name) && name.find('/') == std::string::npos ? name : "node");
-  HVD_TRY(make_folder(path));
-  node.folder = Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!node.folder.is_open()) {
-    return Error::from_errno("--sync-back: " + path);
+    HVD_TRY(open_folder(node, name));
   }
-  names_.insert(name);
-  node.writer = std::make_unique<TreeWriter>(
-      node.folder.get(), path, TreeIndex(),
-      std::make_shared<const std::vector<TreeEntry>>(std::exchange(node.list, {})), TreeWriter::Way::kWhole);
+  node.writer = std::make_unique<TreeWriter>(node.folder.get(), node.path, TreeIndex(),
+                                             std::make_shared<const std::vector<TreeEntry>>(std::move(list.entries)),
+                                             TreeWriter::Way::kWhole);
   for (;;) {
     HVD_TRY_ASSIGN(const bool is_prepared, node.writer->prepare());
     if (is_prepared) {
       return {};
     }
   }
+}
+
+Result<void> ResultKeeper::open_folder(Node& node, const std::string& name) {
+  HVD_TRY(make_folder(folder_));
+  node.path = folder_ + "/" + (is_tree_path(name) && name.find('/') == std::string::npos ? name : "node");
+  HVD_TRY(make_folder(node.path));
+  node.folder = Fd(::open(node.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!node.folder.is_open()) {
+    return Error::from_errno("--sync-back: " + node.path);
+  }
+  names_.insert(name);
+  return {};
 }
 
 Result<void> ResultKeeper::on_bytes(int number, Node& node, std::string_view body) {

@@ -40,13 +40,13 @@ class ResultKeeper {
 
  private:
   struct Node {
-    Fd folder;
-    std::vector<TreeEntry> list;
-    std::unique_ptr<TreeWriter> writer;  // null: the list is not complete
+    Fd folder;  // not open: no list has come
+    std::string path;
+    std::unique_ptr<TreeWriter> writer;  // null: no list has come
     bool has_failed = false;
   };
 
-  Result<void> begin(Node& node, const std::string& name);
+  Result<void> open_folder(Node& node, const std::string& name);
   Result<void> on_list(Node& node, const std::string& name, std::string_view body);
   Result<void> on_bytes(int number, Node& node, std::string_view body);
 

@@ -1,5 +1,5 @@
-// ResultSender is the agent's side of --sync-back: it finds the files in a brought folder that ranks have made or
-// changed and that fit the user's patterns, and sends them home.
+// ResultSender is the agent's side of --sync-back: it sends home what a ResultWalk finds. It walks on while it sends: a
+// list of some files, these files, and the next list. So neither end ever holds more than one list.
 //
 // Thread: loop only.
 #pragma once
@@ -7,11 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "launcher/tree/ignore_rules.h"
+#include "launcher/tree/result_walk.h"
 #include "launcher/tree/tree_index.h"
 #include "launcher/tree/tree_portion.h"
 #include "launcher/wire/tree_messages.h"
@@ -35,27 +36,25 @@ class ResultSender {
   ResultSender(const ResultSender&) = delete;
   ResultSender& operator=(const ResultSender&) = delete;
 
-  // `brought` is what hvdrun has put there. Patterns are as those of an ignore file.
+  // `brought` is what hvdrun has put there, and outlives this. Patterns are as those of an ignore file.
   void begin(const TreeIndex& brought, const std::vector<std::string>& patterns);
   void on_credit(std::uint64_t bytes);
 
  private:
+  void go_on();
+  void go_on_soon();
   void send_list();
-  void send_more();
-  void send_soon();
+  void send_bytes();
 
   EventLoop& loop_;
   const std::string root_;
   const Sink sink_;
-  std::vector<TreeEntry> entries_;
+  std::optional<ResultWalk> walk_;
+  std::vector<TreeEntry> entries_;    // of the list that was sent last
   std::vector<std::uint32_t> files_;  // places in entries_
   FilePlace place_;
   std::int64_t credit_ = kTreeWindow;
   TimerId timer_ = 0;
 };
-
-// Returns the files and links below `root` that fit, and were not brought as they are now, with the folders in which
-// they are; sorted by path.
-std::vector<TreeEntry> results_in(const std::string& root, const TreeIndex& brought, const IgnoreRules& patterns);
 
 }  // namespace hvd::launch

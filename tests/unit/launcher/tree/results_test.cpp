@@ -5,7 +5,9 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -59,7 +61,8 @@ struct Way {
     std::uint64_t unanswered = 0;
     ResultSender::Sink sink;
     sink.send = [&](AgentMessage type, std::string_view body) {
-      unanswered += type == AgentMessage::kResultBytes ? body.size() : 0;
+      unanswered += body.size();
+      ++counts[type];
       way.emplace_back(type, body);
     };
     sink.on_problem = [this](const std::string& why) { problems.push_back(why); };
@@ -92,6 +95,7 @@ struct Way {
   std::vector<std::string> missed;
   std::vector<std::string> problems;
   std::uint64_t most_unanswered = 0;
+  std::map<AgentMessage, int> counts;
 };
 
 }  // namespace
@@ -107,7 +111,13 @@ TEST_CASE("results are what fits and was not brought as it is") {
   fs::create_symlink("new.pt", root + "/last.pt");
   TreeIndex index;
   index.entries = {brought(root, "train.py"), brought(root, "old.pt")};
-  const auto found = [&](const char* patterns) { return paths_of(results_in(root, index, IgnoreRules(patterns))); };
+  const auto found = [&](const char* patterns) {
+    ResultWalk walk(root, index, IgnoreRules(patterns));
+    while (!walk.is_over()) {
+      walk.look_on(1);
+    }
+    return paths_of(walk.take());
+  };
   CHECK(found("*.pt") == std::vector<std::string>{"deep", "deep/er", "deep/er/new.pt", "last.pt", "new.pt"});
   CHECK(found("/deep/") == std::vector<std::string>{"deep", "deep/er", "deep/er/new.pt", "deep/log"});
   CHECK(found("*.pt\n!last.pt\n!deep/er/*") == std::vector<std::string>{"new.pt"});
@@ -145,6 +155,29 @@ TEST_CASE("results come home with rights and links, however large, a window at a
   way.bring_home(node, {}, {"small"});
   CHECK(test::read_file(home + "/node1/out/small") == "s");
   CHECK(test::read_file(elsewhere) == "not yours");
+}
+
+TEST_CASE("results are looked for and named in portions, and the loop goes on in between") {
+  const test::Folder folder;
+  const std::string node = folder.path + "/node";
+  for (int number = 0; number < 12'000; ++number) {
+    const std::string place = node + "/" + std::to_string(number % 3) + (number < 5'000 ? "/out/" : "/other/");
+    fs::create_directories(place);
+    std::ofstream(place + std::to_string(number)) << number;
+  }
+  Way way(folder.path + "/home");
+  int turns = 0;
+  const std::function<void()> count = [&] {
+    ++turns;
+    way.loop->after(Duration::zero(), count);
+  };
+  way.loop->after(Duration::zero(), count);
+  way.bring_home(node, {}, {"out"});
+  CHECK(way.failures.empty());
+  CHECK(turns >= 12);
+  CHECK(way.counts[AgentMessage::kResultList] >= 4);
+  CHECK(way.keeper->summary() == "5000 files (18890 bytes) of 1 node are in " + folder.path + "/home");
+  CHECK(test::read_file(folder.path + "/home/node1/1/out/4999") == "4999");
 }
 
 TEST_CASE("what cannot be kept is told once, and the node is not kept waiting") {
