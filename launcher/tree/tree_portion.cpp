@@ -18,10 +18,6 @@ constexpr std::size_t kFrameBytes = 256U << 10U;
 // Each file takes at least this much of a frame, because opening and making it costs more than its bytes.
 constexpr std::size_t kLeastRoom = kFrameBytes / 128;
 
-std::int64_t nanoseconds(const struct timespec& time) {
-  return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
-
 }  // namespace
 
 Result<FilePortion> read_portion(const std::string& root, const std::vector<TreeEntry>& entries,
@@ -70,8 +66,6 @@ Result<FilePortion> read_portion(const std::string& root, const std::vector<Tree
     place.offset += filled;
     room -= filled;
     piece.is_end = is_short || place.offset == entry.size;
-    piece.has_changed = piece.is_end && (is_short || static_cast<std::uint64_t>(status.st_size) != entry.size ||
-                                         nanoseconds(status.st_mtim) != entry.changed_ns);
     if (piece.is_end) {
       ++place.file;
       place.offset = 0;

@@ -227,6 +227,7 @@ void TreeReceiver::finish() {
   Result<void> shared;
   if (writer_ != nullptr) {
     here_.removed = writer_->removed();
+    here_.changed = writer_->changed();
     shared = folder_->share(writer_->index(offer_.digest));
     writer_.reset();
   } else if (folder_->may_change()) {

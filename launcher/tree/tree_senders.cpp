@@ -131,6 +131,16 @@ Result<void> TreeSenders::on_here(int node, Node& to, std::string_view body) {
     sink_.on_failed(node, Error(Code::kResource, here.error));
     return {};
   }
+  if (!here.changed.empty()) {
+    const std::string path = tree_.root + "/" + here.changed;
+    if (!is_sharing_) {  // ranks run already, by what the file was
+      sink_.on_failed(node, Error(Code::kResource, "--sync: " + path +
+                                                       " has changed since the job began, so that this host would "
+                                                       "have another one than the others"));
+      return {};
+    }
+    sink_.on_changed(node, path);
+  }
   to.path = std::move(here.path);
   totals_.nodes += here.files > 0 || here.removed > 0 ? 1 : 0;
   totals_.files += here.files;

@@ -32,6 +32,8 @@ class TreeSenders {
     std::function<void(int node, const Error& why)> on_failed;
     // Returns where other nodes may reach the node, best first, without a port.
     std::function<std::vector<std::string>(int node)> addresses_of;
+    // The node got this file with another content than the list's, before the ranks start.
+    std::function<void(int node, const std::string& path)> on_changed;
     // The node does not get the files from its source, so that they come from here.
     std::function<void(int node, int source, const std::string& why)> on_fallback;
   };

@@ -58,6 +58,7 @@ void TreeWriter::drop_part() {
     ::unlinkat(parent_.is_open() ? parent_.get() : files_, kPart, 0);
   }
   file_.reset();
+  file_hash_ = Sha256();
 }
 
 void TreeWriter::skip() {
@@ -194,7 +195,8 @@ Result<void> TreeWriter::write(const FilePiece& piece) {
   if (!write_all(file_.get(), piece.bytes)) {
     return error_at(entry.path);
   }
-  return piece.is_end ? end_file(entry, piece.has_changed) : Result<void>();
+  file_hash_.add(as_bytes(piece.bytes));
+  return piece.is_end ? end_file(entry) : Result<void>();
 }
 
 Result<void> TreeWriter::begin_file(const TreeEntry& entry) {
@@ -216,11 +218,12 @@ Result<void> TreeWriter::begin_file(const TreeEntry& entry) {
   return file_.is_open() ? Result<void>() : error_at(entry.path);
 }
 
-Result<void> TreeWriter::end_file(const TreeEntry& entry, bool has_changed) {
+Result<void> TreeWriter::end_file(const TreeEntry& entry) {
   const Fd file = std::move(file_);
+  const bool is_as_listed = file_hash_.finish() == entry.hash || entry.hash == ContentHash{};  // results have none
   std::array<struct timespec, 2> times = times_of(entry);
-  if (has_changed) {
-    times[1].tv_nsec = UTIME_OMIT;  // whoever gets the file from here sees that it is not that of the list
+  if (!is_as_listed) {
+    times[1].tv_nsec = UTIME_OMIT;  // nobody is to take it for that of the list
   }
   struct stat status{};
   if (::futimens(file.get(), times.data()) != 0 || ::fstat(file.get(), &status) != 0) {
@@ -235,8 +238,8 @@ Result<void> TreeWriter::end_file(const TreeEntry& entry, bool has_changed) {
     HVD_TRY(name_part(entry));
   }
   note(entry, status);
-  if (has_changed) {
-    has_changed_ = true;
+  if (!is_as_listed) {
+    changed_ = changed_.empty() ? entry.path : changed_;
     written_.back().entry.hash = {};
   }
   ++next_;
@@ -314,7 +317,7 @@ TreeIndex TreeWriter::index(const ContentHash& digest) const {
   TreeIndex index;
   index.entries = written_;
   if (gone_.empty() && cursor_ == list_.size() && has_all()) {
-    index.digest = has_changed_ ? ContentHash{} : digest;
+    index.digest = changed_.empty() ? digest : ContentHash{};
     return index;
   }
   // It was broken off: what is not written anew is still as it was, or is found to be missing.

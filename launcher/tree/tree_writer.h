@@ -20,6 +20,7 @@
 #include "launcher/wire/tree_messages.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
+#include "runtime/rendezvous/sha256.h"
 
 namespace hvd::launch {
 
@@ -53,6 +54,8 @@ class TreeWriter {
   [[nodiscard]] const std::vector<TreeEntry>& list() const { return list_; }
   [[nodiscard]] std::shared_ptr<const std::vector<TreeEntry>> whole_list() const { return whole_list_; }
   [[nodiscard]] std::uint32_t removed() const { return removed_; }
+  // The first file that came with another content than the list's: it was changed since. Empty: none.
+  [[nodiscard]] const std::string& changed() const { return changed_; }
   // Returns what is there now. `digest` is the list's.
   [[nodiscard]] TreeIndex index(const ContentHash& digest) const;
 
@@ -63,7 +66,7 @@ class TreeWriter {
   Result<void> place_link(const TreeEntry& entry);
   Result<bool> place_file(const TreeEntry& entry);
   Result<void> begin_file(const TreeEntry& entry);
-  Result<void> end_file(const TreeEntry& entry, bool has_changed);
+  Result<void> end_file(const TreeEntry& entry);
   Result<void> name_part(const TreeEntry& entry);
   void drop_part();
   // Opens the folder in which the entry is, and keeps it for the next one there.
@@ -85,9 +88,10 @@ class TreeWriter {
   std::vector<std::uint32_t> wanted_;
   std::size_t next_ = 0;  // of wanted_
   std::uint32_t removed_ = 0;
-  bool has_changed_ = false;  // a file came with another content than the list's
+  std::string changed_;
   Fd file_;
   std::uint64_t file_bytes_ = 0;  // written of it
+  Sha256 file_hash_;              // of these
   std::string parent_path_;
   Fd parent_;  // not open: the folder itself is the parent
 };

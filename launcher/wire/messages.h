@@ -123,7 +123,7 @@ enum class AgentMessage : std::uint16_t {
   kFetchFiles = 57,  // FetchFiles: instead of FileBytes
   kAskTree = 66,     // empty
   kWantFiles = 67,   // WantedFiles
-  kFileCredit = 68,  // u64 bytes of FileBytes that were written: so many may be sent in addition, if we send them
+  kFileCredit = 68,  // u64 bytes of TreeList and FileBytes that were taken: so many may be sent in addition, by us
   kTreeHere = 69,    // TreeHere
 
   // Files of that folder come home when the node's ranks have ended, before Done.

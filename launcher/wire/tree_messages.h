@@ -69,11 +69,10 @@ struct WantedFiles {
 // FileBytes: the contents of the wanted files, one after the other in their order, in pieces of any size.
 struct FilePiece {
   bool is_end = false;         // of its file
-  bool has_changed = false;    // with the end: the content is no longer that of the list
   bool is_unreadable = false;  // with the end: what came of it is nothing, and `bytes` say why
   std::string bytes;
 
-  static void fields(auto& m, auto& walk) { walk(m.is_end, m.has_changed, m.is_unreadable, m.bytes); }
+  static void fields(auto& m, auto& walk) { walk(m.is_end, m.is_unreadable, m.bytes); }
 };
 struct FileBytes {
   std::vector<FilePiece> pieces;
@@ -98,9 +97,10 @@ struct TreeHere {
   std::uint32_t files = 0;    // whose contents have come
   std::uint64_t bytes = 0;    // of these
   std::uint32_t removed = 0;  // files that are not in the list any more
+  std::string changed;        // a file that came with another content than the list's; empty: none did
   std::string error;          // empty: none
 
-  static void fields(auto& m, auto& walk) { walk(m.path, m.files, m.bytes, m.removed, m.error); }
+  static void fields(auto& m, auto& walk) { walk(m.path, m.files, m.bytes, m.removed, m.changed, m.error); }
   [[nodiscard]] std::string encode() const;
   static Result<TreeHere> decode(std::string_view body);
 };

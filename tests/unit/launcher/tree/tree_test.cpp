@@ -69,6 +69,7 @@ class Nodes {
     end();
     counts.clear();
     failed.clear();
+    changed.clear();
     fallbacks.clear();
     TreeSenders::Sink sink;
     sink.send = [this](int node, AgentMessage type, const std::shared_ptr<const std::string>& frame) {
@@ -82,18 +83,21 @@ class Nodes {
     sink.on_here = [this](int node) { here.push_back(node); };
     sink.on_failed = [this](int node, const Error& why) { failed[node] = why.message(); };
     sink.addresses_of = [this](int) { return addresses; };
+    sink.on_changed = [this](int node, const std::string& path) { changed[node] = path; };
     sink.on_fallback = [this](int node, int, const std::string& why) { fallbacks[node] = why; };
     senders_ = std::make_unique<TreeSenders>(*loop_, std::move(tree), std::move(sink));
-    for (std::size_t node = 0; node < homes_.size(); ++node) {
-      agents_.push_back(
-          std::make_unique<TreeReceiver>(*loop_, std::vector<std::string>{"HOME=" + homes_[node]}, JobSecret{7},
-                                         [this, node](AgentMessage type, std::string_view body) {
-                                           ++counts[type];
-                                           to_launcher_.push_back({static_cast<int>(node), type, std::string(body)});
-                                         }));
-      senders_->offer(static_cast<int>(node));
+    ++job_;
+    for (const std::string& home : homes_) {
+      offer(home);
     }
     carry([this] { return here.size() + failed.size() == homes_.size(); });
+  }
+
+  // A host that comes when the ranks of the others run.
+  void join(const std::string& home) {
+    senders_->stop_sharing();
+    offer(home);
+    carry([this] { return here.size() + failed.size() == agents_.size(); });
   }
 
   // Carries messages until `is_over`, or until there are none and no timer is due.
@@ -136,6 +140,7 @@ class Nodes {
   std::map<AgentMessage, int> counts;
   std::vector<int> here;
   std::map<int, std::string> failed;
+  std::map<int, std::string> changed;
   std::map<int, std::string> fallbacks;
   std::vector<std::string> addresses{"127.0.0.1"};
 
@@ -145,6 +150,18 @@ class Nodes {
     AgentMessage type;
     std::string body;
   };
+
+  void offer(const std::string& home) {
+    const int node = static_cast<int>(agents_.size());
+    agents_.push_back(std::make_unique<TreeReceiver>(*loop_, std::vector<std::string>{"HOME=" + home}, JobSecret{job_},
+                                                     [this, node](AgentMessage type, std::string_view body) {
+                                                       ++counts[type];
+                                                       to_launcher_.push_back({node, type, std::string(body)});
+                                                     }));
+    senders_->offer(node);
+  }
+
+  std::uint8_t job_ = 0;
   const SteadyClock clock_;
   const std::vector<std::string> homes_;
   std::unique_ptr<EventLoop> loop_;
@@ -330,6 +347,7 @@ TEST_CASE("a file that changes or shrinks while it is copied does no harm, and t
   nodes.bring(std::move(tree).value());
   CHECK(nodes.failed.empty());
   CHECK(test::read_file(nodes.path() + "/log") == "short");
+  CHECK(nodes.changed == std::map<int, std::string>{{0, from + "/log"}});
   nodes.bring(from);
   CHECK(nodes.totals().files == 1);
   CHECK(contents(nodes.path()) == contents(from));
@@ -337,10 +355,40 @@ TEST_CASE("a file that changes or shrinks while it is copied does no harm, and t
   REQUIRE(tree.ok());
   test::write_file(from + "/log", std::string(1000, 'm'));
   Tree changed = std::move(tree).value();
-  changed.entries[0].hash = {};
+  changed.entries[0].hash = {1};
   changed.digest = digest_of(changed.entries);
   nodes.bring(std::move(changed));
   CHECK(test::read_file(nodes.path() + "/log") == "mmmmm");  // no more than it had
+}
+
+TEST_CASE("a host that comes later has what the others have, or is told which file has changed") {
+  const Scene scene;
+  const std::string& from = scene.source();
+  // The last two have something from before. So each wants other files, and no read of the launcher's serves two.
+  test::write_file(from + "/other", "x");
+  Nodes({scene.home(3), scene.home(4)}).bring(from);
+  test::write_file(from + "/log", "begun");
+  Nodes({scene.home(4)}).bring(from);
+  test::write_file(from + "/train.py", "one");
+  Nodes nodes({scene.home(0), scene.home(1)});
+  nodes.bring(from);
+  CHECK(nodes.changed.empty());
+  // What is only added at the end of a file is not what the list says.
+  test::write_file(from + "/log", "begun and gone on");
+  nodes.join(scene.home(2));
+  CHECK(nodes.failed.empty());
+  CHECK(contents(nodes.path(2)) == contents(nodes.path(0)));
+  // The size and the times are as they were.
+  const auto time = fs::last_write_time(from + "/train.py");
+  test::write_file(from + "/train.py", "two");
+  fs::last_write_time(from + "/train.py", time);
+  nodes.join(scene.home(3));
+  CHECK(nodes.failed[3] == "--sync: " + from +
+                               "/train.py has changed since the job began, so that this host would have another one "
+                               "than the others");
+  fs::remove(from + "/train.py");
+  nodes.join(scene.home(4));
+  CHECK(nodes.failed[4] == "--sync: cannot read " + from + "/train.py: No such file or directory");
 }
 
 TEST_CASE("what cannot be is told once, and names the place") {
@@ -568,7 +616,8 @@ TEST_CASE("whoever speaks out of turn is refused") {
   tree.name = "folder";
   TreeSenders senders(*loop, tree,
                       {[](int, AgentMessage, auto) {}, [](int) {}, [](int, const Error&) {},
-                       [](int) { return std::vector<std::string>(); }, [](int, int, const std::string&) {}});
+                       [](int) { return std::vector<std::string>(); }, [](int, const std::string&) {},
+                       [](int, int, const std::string&) {}});
   CHECK_FALSE(senders.on_message(0, AgentMessage::kAskTree, "").ok());
   senders.offer(0);
   CHECK(senders.on_message(0, AgentMessage::kAskTree, "").ok());
