@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd::launch {
@@ -52,11 +53,12 @@ std::string variable(const std::vector<std::string>& environment, const std::str
 
 }  // namespace
 
-Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, const TreeOffer& offer, int number) {
+Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, const std::string& name,
+                                                   const std::vector<ContentHash>& states, int number) {
   for (; number <= kMostFolders; ++number) {
     TreeFolder folder;
     folder.number_ = number;
-    folder.path_ = place + "/" + offer.name + (number == 1 ? "" : "." + std::to_string(number));
+    folder.path_ = place + "/" + name + (number == 1 ? "" : "." + std::to_string(number));
     folder.files_path_ = folder.path_ + "/files";
     HVD_TRY(make_folder(folder.path_));
     const std::string lock_path = folder.path_ + "/lock";
@@ -77,12 +79,12 @@ Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, con
       return sync_error(folder.files_path_);
     }
     folder.index_ = load_index(folder.path_ + "/index");
-    if (folder.may_change_ || folder.index_.digest == offer.digest) {
+    if (folder.may_change_ || std::find(states.begin(), states.end(), folder.index_.digest) != states.end()) {
       return std::optional(std::move(folder));
     }
   }
   return Error(Code::kResource,
-               "--sync: " + std::to_string(kMostFolders) + " jobs use other states of " + place + "/" + offer.name);
+               "--sync: " + std::to_string(kMostFolders) + " jobs use other states of " + place + "/" + name);
 }
 
 Result<void> TreeFolder::share(TreeIndex index) {

@@ -25,9 +25,10 @@ namespace hvd::launch {
 
 class TreeFolder {
  public:
-  // Takes the first folder of that name in `place`, from the given number on, that this job may change, or that
-  // another one uses as it is offered. Nothing: another agent is just changing it; ask again.
-  static Result<std::optional<TreeFolder>> take(const std::string& place, const TreeOffer& offer, int number = 1);
+  // Takes the first folder of that name in `place`, from the given number on, that this job may change, or that is in
+  // use in one of these states. Nothing: another agent is just changing it; ask again.
+  static Result<std::optional<TreeFolder>> take(const std::string& place, const std::string& name,
+                                                const std::vector<ContentHash>& states, int number = 1);
 
   // Returns the absolute path of its files.
   [[nodiscard]] const std::string& path() const { return files_path_; }

@@ -26,7 +26,7 @@ constexpr std::uint64_t kTellBytes = 4U << 20U;
 TreeReceiver::~TreeReceiver() {
   loop_.cancel(timer_);
   if (writer_ != nullptr && folder_) {
-    static_cast<void>(folder_->share(writer_->index(offer_.digest)));
+    static_cast<void>(folder_->share(written()));
   }
 }
 
@@ -53,6 +53,10 @@ Result<void> TreeReceiver::on_offer(std::string_view body) {
     return Error(Code::kProtocol, "a second folder was offered");
   }
   HVD_TRY_ASSIGN(offer_, TreeOffer::decode(body));
+  Sha256 own;
+  own.add(Bytes(offer_.digest));
+  own.add(Bytes(secret_));
+  own_digest_ = own.finish();
   take(1);
   return {};
 }
@@ -63,7 +67,7 @@ void TreeReceiver::take(int number) {
     fail(place.error());
     return;
   }
-  auto taken = TreeFolder::take(place.value(), offer_, number);
+  auto taken = TreeFolder::take(place.value(), offer_.name, {offer_.digest, own_digest_}, number);
   if (!taken.ok()) {
     fail(taken.error());
     return;
@@ -83,7 +87,8 @@ void TreeReceiver::take(int number) {
   }
   folder_ = std::move(taken).value();
   checked_ = 0;
-  if (folder_->index().digest == offer_.digest) {
+  const ContentHash& state = folder_->index().digest;
+  if (state == offer_.digest || state == own_digest_) {
     check();
   } else {
     send_(AgentMessage::kAskTree, "");
@@ -223,12 +228,16 @@ Result<void> TreeReceiver::take_bytes(std::string_view body) {
   return {};
 }
 
+TreeIndex TreeReceiver::written() const {
+  return writer_->index(writer_->changed().empty() ? offer_.digest : own_digest_);
+}
+
 void TreeReceiver::finish() {
   Result<void> shared;
   if (writer_ != nullptr) {
     here_.removed = writer_->removed();
     here_.changed = writer_->changed();
-    shared = folder_->share(writer_->index(offer_.digest));
+    shared = folder_->share(written());
     writer_.reset();
   } else if (folder_->may_change()) {
     shared = folder_->share();

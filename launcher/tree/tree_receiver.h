@@ -54,6 +54,8 @@ class TreeReceiver {
   void take(int number);
   void check();
   void prepare();
+  // What is in the folder now.
+  [[nodiscard]] TreeIndex written() const;
   void finish();
   void fail(const Error& why);
   // Does the next portion of long work when the loop has done what else there is.
@@ -64,6 +66,9 @@ class TreeReceiver {
   const JobSecret secret_;
   const Send send_;
   TreeOffer offer_;
+  // The digest of a folder that came as offered but for files that were changed meanwhile. It has the job's secret in
+  // it: the job's other agents that share this home take it as it is, and the next job does not.
+  ContentHash own_digest_{};
   std::optional<TreeFolder> folder_;
   int pauses_ = 0;               // in the wait for the folder's lock
   std::size_t checked_ = 0;      // entries of the folder's index

@@ -317,7 +317,7 @@ TreeIndex TreeWriter::index(const ContentHash& digest) const {
   TreeIndex index;
   index.entries = written_;
   if (gone_.empty() && cursor_ == list_.size() && has_all()) {
-    index.digest = changed_.empty() ? digest : ContentHash{};
+    index.digest = digest;
     return index;
   }
   // It was broken off: what is not written anew is still as it was, or is found to be missing.

@@ -56,7 +56,7 @@ class TreeWriter {
   [[nodiscard]] std::uint32_t removed() const { return removed_; }
   // The first file that came with another content than the list's: it was changed since. Empty: none.
   [[nodiscard]] const std::string& changed() const { return changed_; }
-  // Returns what is there now. `digest` is the list's.
+  // Returns what is there now. `digest` says what it is when all is there.
   [[nodiscard]] TreeIndex index(const ContentHash& digest) const;
 
  private:

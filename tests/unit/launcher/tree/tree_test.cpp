@@ -305,8 +305,7 @@ TEST_CASE("who waits for the copy of another job says so, and gets the folder af
   test::write_file(scene.source() + "/a", "one");
   const std::string home = scene.home();
   const std::string place = tree_place({"HOME=" + home}).value();
-  std::optional<TreeFolder> other =
-      TreeFolder::take(place, {scan_tree(scene.source(), {}).value().name, ContentHash{1}}, 1).value();
+  std::optional<TreeFolder> other = TreeFolder::take(place, scan_tree(scene.source(), {}).value().name, {}).value();
   REQUIRE(other);
   Nodes nodes({home});
   nodes.at_each_turn = [&] {
@@ -333,6 +332,34 @@ TEST_CASE("agents of one job that share a home write once") {
   CHECK(nodes.path(0) == nodes.path(1));
   CHECK(nodes.path(0) == nodes.path(2));
   CHECK(contents(nodes.path(2)) == contents(from));
+}
+
+TEST_CASE("agents of one job that share a home write once, though a file changes; the next job has it as it is then") {
+  const Scene scene;
+  const std::string& from = scene.source();
+  test::write_file(from + "/a", std::string(1U << 20U, 'a'));
+  test::write_file(from + "/log", "begun");
+  auto tree = scan_tree(from, {});
+  REQUIRE(tree.ok());
+  test::write_file(from + "/log", "another");
+  Nodes nodes({scene.home(), scene.home(), scene.home()});
+  nodes.bring(std::move(tree).value());
+  CHECK(nodes.failed.empty());
+  CHECK(nodes.totals().files == 2);
+  const std::string place = nodes.path(0);
+  CHECK(nodes.path(1) == place);
+  CHECK(nodes.path(2) == place);
+  nodes.join(scene.home());
+  CHECK(nodes.failed.empty());
+  CHECK(nodes.path(3) == place);
+  Nodes other({scene.home()});
+  other.bring(from);
+  CHECK(other.path() != place);
+  CHECK(contents(other.path()) == contents(from));
+  nodes.end();
+  other.end();
+  other.bring(from);
+  CHECK(contents(other.path()) == contents(from));
 }
 
 TEST_CASE("a file that changes or shrinks while it is copied does no harm, and travels again next time") {
