@@ -13,7 +13,8 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kMostReason = 1000;  // bytes of a node's text
-constexpr mode_t kFolderMode = 0777;       // as the umask allows, like the ranks' output
+constexpr const char* kPart = ".hvdrun-part";
+constexpr mode_t kFolderMode = 0777;  // as the umask allows, like the ranks' output
 
 Result<void> make_folder(const std::string& path) {
   if (::mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) {
@@ -48,9 +49,9 @@ Result<void> ResultKeeper::on_list(Node& node, const std::string& name, std::str
   if (!node.folder.is_open()) {
     HVD_TRY(open_folder(node, name));
   }
-  node.writer = std::make_unique<TreeWriter>(node.folder.get(), node.path, TreeIndex(),
-                                             std::make_shared<const std::vector<TreeEntry>>(std::move(list.entries)),
-                                             TreeWriter::Way::kWhole);
+  node.writer = std::make_unique<TreeWriter>(
+      TreeWriter::Place{node.folder.get(), node.path, node.folder.get(), kPart}, TreeIndex(),
+      std::make_shared<const std::vector<TreeEntry>>(std::move(list.entries)), TreeWriter::Way::kAsUmask);
   for (;;) {
     HVD_TRY_ASSIGN(const bool is_prepared, node.writer->prepare());
     if (is_prepared) {

@@ -6,7 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
+
+#include <dirent.h>
 
 namespace hvd::launch {
 namespace {
@@ -14,6 +19,10 @@ namespace {
 constexpr int kMostFolders = 64;
 constexpr mode_t kOwnFolder = 0700;
 constexpr mode_t kOwnFile = 0600;
+
+struct FolderClose {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
 
 Error sync_error(const std::string& path) {
   return Error::from_errno("--sync: " + path);
@@ -40,6 +49,17 @@ Result<bool> lock(const Fd& file, short kind, const std::string& path) {
     return false;
   }
   return sync_error("cannot lock " + path);
+}
+
+// Removes what was being written when its writer was killed. Blocks for as long as the file system does.
+void remove_parts(const Fd& folder) {
+  constexpr std::string_view kSuffix = ".part";
+  const std::unique_ptr<DIR, FolderClose> items(::fdopendir(::fcntl(folder.get(), F_DUPFD_CLOEXEC, 0)));
+  while (const dirent* const item = items == nullptr ? nullptr : ::readdir(items.get())) {
+    if (std::string_view(item->d_name).ends_with(kSuffix)) {
+      ::unlinkat(folder.get(), item->d_name, 0);
+    }
+  }
 }
 
 std::string variable(const std::vector<std::string>& environment, const std::string& name) {
@@ -73,6 +93,13 @@ Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, con
         return std::optional<TreeFolder>();
       }
     }
+    folder.parts_ = Fd(::open(folder.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder.parts_.is_open()) {
+      return sync_error(folder.path_);
+    }
+    if (folder.may_change_) {
+      remove_parts(folder.parts_);
+    }
     HVD_TRY(make_folder(folder.files_path_));
     folder.files_ = Fd(::open(folder.files_path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     if (!folder.files_.is_open()) {
@@ -85,6 +112,21 @@ Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, con
   }
   return Error(Code::kResource,
                "--sync: " + std::to_string(kMostFolders) + " jobs use other states of " + place + "/" + name);
+}
+
+Result<void> TreeFolder::announce(const std::vector<TreeEntry>& list) const {
+  std::unordered_set<std::string_view> known;
+  for (const WrittenEntry& written : index_.entries) {
+    known.insert(written.entry.path);
+  }
+  TreeIndex announced;
+  announced.entries = index_.entries;
+  for (const TreeEntry& entry : list) {
+    if (!known.contains(entry.path)) {
+      announced.entries.push_back(WrittenEntry::announced(entry));
+    }
+  }
+  return save_index(path_ + "/index", announced);
 }
 
 Result<void> TreeFolder::share(TreeIndex index) {

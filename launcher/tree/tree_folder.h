@@ -3,6 +3,7 @@
 //
 //   ~/.cache/hvdrun/folders/NAME/files   what hvdrun has put there, and what ranks have added
 //   ~/.cache/hvdrun/folders/NAME/index   what hvdrun has put there (tree_index.h)
+//   ~/.cache/hvdrun/folders/NAME/*.part  a file of which not all has come
 //   ~/.cache/hvdrun/folders/NAME/lock    locked for reading by each job that uses it, for writing by one that changes
 //   it
 //
@@ -33,10 +34,14 @@ class TreeFolder {
   // Returns the absolute path of its files.
   [[nodiscard]] const std::string& path() const { return files_path_; }
   [[nodiscard]] int files() const { return files_.get(); }
+  // The folder around it, for what is not complete.
+  [[nodiscard]] int parts() const { return parts_.get(); }
   [[nodiscard]] int number() const { return number_; }
   // No other job uses it.
   [[nodiscard]] bool may_change() const { return may_change_; }
   [[nodiscard]] const TreeIndex& index() const { return index_; }
+  // Keeps on the disk that what is new in this list may come from now on. So whoever comes after a kill knows of it.
+  [[nodiscard]] Result<void> announce(const std::vector<TreeEntry>& list) const;
   // From then on other jobs may use the folder too, and nobody may change it. The first form keeps a new index.
   Result<void> share(TreeIndex index);
   Result<void> share();
@@ -49,6 +54,7 @@ class TreeFolder {
   int number_ = 1;
   bool may_change_ = false;
   Fd lock_;
+  Fd parts_;
   Fd files_;
   TreeIndex index_;
 };

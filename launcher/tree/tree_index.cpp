@@ -17,6 +17,13 @@ std::int64_t nanoseconds(const struct timespec& time) {
 
 }  // namespace
 
+WrittenEntry WrittenEntry::announced(const TreeEntry& entry) {
+  WrittenEntry written;
+  written.entry = entry;
+  written.modified_ns = entry.changed_ns;
+  return written;
+}
+
 void WrittenEntry::describe(const struct stat& status) {
   entry.size = S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size) : 0;
   modified_ns = nanoseconds(status.st_mtim);
@@ -29,13 +36,14 @@ bool WrittenEntry::looks_like(const struct stat& status) const {
     case TreeEntry::Kind::kFolder:
       return S_ISDIR(status.st_mode);  // its times change with each file in it
     case TreeEntry::Kind::kLink:
-      return S_ISLNK(status.st_mode) && changed_ns == nanoseconds(status.st_ctim) && inode == status.st_ino;
+      return S_ISLNK(status.st_mode) &&
+             (is_announced() || (changed_ns == nanoseconds(status.st_ctim) && inode == status.st_ino));
     case TreeEntry::Kind::kFile:
       break;
   }
   return S_ISREG(status.st_mode) && entry.size == static_cast<std::uint64_t>(status.st_size) &&
-         modified_ns == nanoseconds(status.st_mtim) && changed_ns == nanoseconds(status.st_ctim) &&
-         inode == status.st_ino;
+         modified_ns == nanoseconds(status.st_mtim) &&
+         (is_announced() || (changed_ns == nanoseconds(status.st_ctim) && inode == status.st_ino));
 }
 
 TreeIndex load_index(const std::string& path) {

@@ -21,6 +21,9 @@ struct WrittenEntry {
   std::uint64_t inode = 0;
 
   static void fields(auto& m, auto& walk) { walk(m.entry, m.modified_ns, m.changed_ns, m.inode); }
+  // One that is about to be written: it may be there, as the list says, or not.
+  static WrittenEntry announced(const TreeEntry& entry);
+  [[nodiscard]] bool is_announced() const { return inode == 0; }
   // Takes the size too: a file that was growing may have another one than in the list.
   void describe(const struct stat& status);
   [[nodiscard]] bool looks_like(const struct stat& status) const;

@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
+
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -20,6 +23,12 @@ constexpr std::size_t kPortion = 2000;
 constexpr std::uint64_t kWorthSharing = 1U << 20U;
 // The launcher is told of progress so often.
 constexpr std::uint64_t kTellBytes = 4U << 20U;
+
+// A name that no other agent has. Where a file system's locks do not hold, two may write at once, each its own files.
+std::string part_name() {
+  const auto nonce = make_nonce();
+  return (nonce.ok() ? hex(Bytes(nonce.value()).first(8)) : std::to_string(::getpid())) + ".part";
+}
 
 }  // namespace
 
@@ -124,8 +133,13 @@ Result<void> TreeReceiver::on_list(std::string_view body) {
   HVD_TRY_ASSIGN(TreeList part, TreeList::decode(body));
   std::move(part.entries.begin(), part.entries.end(), std::back_inserter(list_));
   if (part.is_last) {
-    writer_ = std::make_unique<TreeWriter>(folder_->files(), folder_->path(), folder_->index(),
-                                           std::make_shared<const std::vector<TreeEntry>>(std::move(list_)));
+    if (const auto announced = folder_->announce(list_); !announced.ok()) {
+      fail(announced.error());
+      return {};
+    }
+    writer_ = std::make_unique<TreeWriter>(
+        TreeWriter::Place{folder_->files(), folder_->path(), folder_->parts(), part_name()}, folder_->index(),
+        std::make_shared<const std::vector<TreeEntry>>(std::move(list_)), TreeWriter::Way::kAsListed);
     prepare();
   }
   return {};

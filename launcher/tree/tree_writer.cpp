@@ -19,7 +19,6 @@ constexpr std::size_t kPortion = 1000;
 constexpr mode_t kOwnRights = 0700;  // without these of its user, a folder could not be written to next time
 constexpr mode_t kOwnWrite = 0600;
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr const char* kPart = ".hvdrun-part";  // the name of a file of which not all has come (Way::kWhole)
 
 // Returns what utimensat(2) takes to set the time of the content's change alone.
 std::array<struct timespec, 2> times_of(const TreeEntry& entry) {
@@ -29,9 +28,8 @@ std::array<struct timespec, 2> times_of(const TreeEntry& entry) {
 
 }  // namespace
 
-TreeWriter::TreeWriter(int files, std::string path, TreeIndex before,
-                       std::shared_ptr<const std::vector<TreeEntry>> list, Way way)
-    : files_(files), path_(std::move(path)), way_(way), whole_list_(std::move(list)), list_(*whole_list_) {
+TreeWriter::TreeWriter(Place place, TreeIndex before, std::shared_ptr<const std::vector<TreeEntry>> list, Way way)
+    : place_(std::move(place)), way_(way), whole_list_(std::move(list)), list_(*whole_list_) {
   std::unordered_set<std::string_view> listed;
   for (const TreeEntry& entry : list_) {
     listed.insert(entry.path);
@@ -54,8 +52,8 @@ TreeWriter::~TreeWriter() {
 }
 
 void TreeWriter::drop_part() {
-  if (file_.is_open() && way_ == Way::kWhole) {
-    ::unlinkat(parent_.is_open() ? parent_.get() : files_, kPart, 0);
+  if (file_.is_open()) {
+    ::unlinkat(place_.parts, place_.part.c_str(), 0);
   }
   file_.reset();
   file_hash_ = Sha256();
@@ -69,7 +67,7 @@ void TreeWriter::skip() {
 Result<bool> TreeWriter::prepare() {
   for (std::size_t done = 0; done < kPortion; ++done) {
     if (!gone_.empty()) {
-      remove(gone_.back()->entry);
+      remove(*gone_.back());
       gone_.pop_back();
     } else if (cursor_ < list_.size()) {
       HVD_TRY(place(static_cast<std::uint32_t>(cursor_)));
@@ -82,12 +80,18 @@ Result<bool> TreeWriter::prepare() {
 }
 
 // What cannot be removed does no harm: a folder with files of somebody else's, or a file that has gone.
-void TreeWriter::remove(const TreeEntry& entry) {
+void TreeWriter::remove(const WrittenEntry& written) {
+  const TreeEntry& entry = written.entry;
   const auto parent = parent_of(entry.path);
   if (!parent.ok()) {
     return;
   }
   const auto& [folder, name] = parent.value();
+  struct stat status{};
+  if (written.is_announced() &&
+      (::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !written.looks_like(status))) {
+    return;  // it has never come: what has its name is somebody else's
+  }
   if (entry.kind == TreeEntry::Kind::kFolder) {
     ::unlinkat(folder, name.c_str(), AT_REMOVEDIR);
   } else if (::unlinkat(folder, name.c_str(), 0) == 0) {
@@ -199,20 +203,17 @@ Result<void> TreeWriter::write(const FilePiece& piece) {
   return piece.is_end ? end_file(entry) : Result<void>();
 }
 
+// A file that is there is not written over: a program may be running it, or have it mapped.
 Result<void> TreeWriter::begin_file(const TreeEntry& entry) {
-  HVD_TRY_ASSIGN(const auto parent, parent_of(entry.path));
   file_bytes_ = 0;
-  const auto& [folder, own_name] = parent;
-  const std::string name = way_ == Way::kWhole ? kPart : own_name;
-  // A file that is there is not written over: a program may be running it, or have it mapped.
   for (int attempt = 0; attempt < 2 && !file_.is_open(); ++attempt) {
-    file_ = Fd(
-        ::openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, entry.mode | kOwnWrite));
+    file_ = Fd(::openat(place_.parts, place_.part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                        entry.mode | kOwnWrite));
     if (!file_.is_open() && errno != EEXIST) {
       break;
     }
     if (!file_.is_open()) {
-      HVD_TRY(make_room(folder, name, entry.path));
+      HVD_TRY(make_room(place_.parts, place_.part, entry.path));
     }
   }
   return file_.is_open() ? Result<void>() : error_at(entry.path);
@@ -230,12 +231,13 @@ Result<void> TreeWriter::end_file(const TreeEntry& entry) {
     return error_at(entry.path);
   }
   const mode_t rights = status.st_mode & 0777;
-  const mode_t wanted = way_ == Way::kWhole ? rights & entry.mode : entry.mode;  // as the umask has left them
-  if (rights != wanted && (::fchmod(file.get(), wanted) != 0 || ::fstat(file.get(), &status) != 0)) {
+  const mode_t wanted = way_ == Way::kAsUmask ? rights & entry.mode : entry.mode;
+  if (rights != wanted && ::fchmod(file.get(), wanted) != 0) {
     return error_at(entry.path);
   }
-  if (way_ == Way::kWhole) {
-    HVD_TRY(name_part(entry));
+  HVD_TRY(name_part(entry));
+  if (::fstat(file.get(), &status) != 0) {  // a new name changes a time
+    return error_at(entry.path);
   }
   note(entry, status);
   if (!is_as_listed) {
@@ -250,19 +252,20 @@ Result<void> TreeWriter::end_file(const TreeEntry& entry) {
 Result<void> TreeWriter::name_part(const TreeEntry& entry) {
   HVD_TRY_ASSIGN(const auto parent, parent_of(entry.path));
   const auto& [folder, name] = parent;
-  if (::renameat(folder, kPart, folder, name.c_str()) == 0) {
+  const char* const part = place_.part.c_str();
+  if (::renameat(place_.parts, part, folder, name.c_str()) == 0) {
     return {};
   }
   if (errno == EISDIR || errno == ENOTEMPTY || errno == EEXIST) {
     HVD_TRY(make_room(folder, name, entry.path));
   }
-  return ::renameat(folder, kPart, folder, name.c_str()) == 0 ? Result<void>() : error_at(entry.path);
+  return ::renameat(place_.parts, part, folder, name.c_str()) == 0 ? Result<void>() : error_at(entry.path);
 }
 
 Result<std::pair<int, std::string>> TreeWriter::parent_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) {
-    return std::pair(files_, path);
+    return std::pair(place_.files, path);
   }
   std::string name = path.substr(slash + 1);
   const std::string folder = path.substr(0, slash);
@@ -273,7 +276,8 @@ Result<std::pair<int, std::string>> TreeWriter::parent_of(const std::string& pat
   for (std::size_t begin = 0; begin <= folder.size();) {
     const std::size_t end = std::min(folder.find('/', begin), folder.size());
     const std::string part = folder.substr(begin, end - begin);
-    at = Fd(::openat(at.is_open() ? at.get() : files_, part.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    at = Fd(::openat(at.is_open() ? at.get() : place_.files, part.c_str(),
+                     O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     if (!at.is_open()) {
       return error_at(folder);
     }
@@ -295,7 +299,7 @@ Result<void> TreeWriter::make_room(int parent, const std::string& name, const st
     return {};
   }
   return errno == ENOTEMPTY || errno == EEXIST
-             ? Error(Code::kResource, "--sync: " + path_ + "/" + path +
+             ? Error(Code::kResource, "--sync: " + place_.path + "/" + path +
                                           " is to become something else, but it is a folder with files that hvdrun "
                                           "has not put there; remove it")
              : error_at(path);
@@ -334,7 +338,7 @@ TreeIndex TreeWriter::index(const ContentHash& digest) const {
 }
 
 Error TreeWriter::error_at(const std::string& path) const {
-  return Error::from_errno("--sync: " + path_ + "/" + path);
+  return Error::from_errno("--sync: " + place_.path + "/" + path);
 }
 
 }  // namespace hvd::launch

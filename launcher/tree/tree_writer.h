@@ -26,14 +26,18 @@ namespace hvd::launch {
 
 class TreeWriter {
  public:
-  // How files come into the folder. kInPlace: as they come, with the list's rights, since nobody looks before all is
-  // there. kWhole: each takes its name, and the place of the file before it, when all of it is there; rights are as the
-  // umask leaves them.
-  enum class Way : std::uint8_t { kInPlace, kWhole };
+  // Whose rights files get: those of the list, or of these what the umask leaves.
+  enum class Way : std::uint8_t { kAsListed, kAsUmask };
+  // The folders are the caller's.
+  struct Place {
+    int files;         // the folder
+    std::string path;  // names it in errors
+    int parts;         // on the same file system: here a file is until all of it has come, and it takes its name
+    std::string part;  // the file's name until then
+  };
 
-  // `files` is the folder, which the caller owns; `path` names it in errors; `before` is what was written there.
-  TreeWriter(int files, std::string path, TreeIndex before, std::shared_ptr<const std::vector<TreeEntry>> list,
-             Way way = Way::kInPlace);
+  // `before` is what was written there.
+  TreeWriter(Place place, TreeIndex before, std::shared_ptr<const std::vector<TreeEntry>> list, Way way);
   ~TreeWriter();
   TreeWriter(const TreeWriter&) = delete;
   TreeWriter& operator=(const TreeWriter&) = delete;
@@ -60,7 +64,7 @@ class TreeWriter {
   [[nodiscard]] TreeIndex index(const ContentHash& digest) const;
 
  private:
-  void remove(const TreeEntry& entry);
+  void remove(const WrittenEntry& written);
   Result<void> place(std::uint32_t number);
   Result<void> place_folder(const TreeEntry& entry);
   Result<void> place_link(const TreeEntry& entry);
@@ -76,8 +80,7 @@ class TreeWriter {
   void note(const TreeEntry& entry, const struct stat& status);
   [[nodiscard]] Error error_at(const std::string& path) const;
 
-  const int files_;
-  const std::string path_;
+  const Place place_;
   const Way way_;
   const std::shared_ptr<const std::vector<TreeEntry>> whole_list_;
   const std::vector<TreeEntry>& list_;

@@ -1,6 +1,7 @@
 // launcher/tree: both sides of --sync, in memory; the folders are real.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -360,6 +361,55 @@ TEST_CASE("agents of one job that share a home write once, though a file changes
   other.end();
   other.bring(from);
   CHECK(contents(other.path()) == contents(from));
+}
+
+TEST_CASE("what an agent had copied when it was killed is used by the next, or removed") {
+  const Scene scene;
+  const std::string& from = scene.source();
+  constexpr int kFiles = 30;
+  for (int number = 10; number < 10 + kFiles; ++number) {
+    test::write_file(from + "/deep/" + std::to_string(number), std::string(300'000, 'a') + std::to_string(number));
+  }
+  fs::create_symlink("deep", from + "/link");
+  fs::create_directory(from + "/empty");
+  const std::string home = scene.home();
+  const std::string cache = home + "/.cache/hvdrun/folders/";
+  const pid_t killed = ::fork();
+  if (killed == 0) {
+    Nodes nodes({home});
+    nodes.at_each_turn = [&] {
+      for (const auto& item : fs::directory_iterator(cache)) {
+        const std::string files = item.path().string() + "/files/deep/";
+        if (fs::exists(files + "15") && !fs::exists(files + "39")) {
+          ::_exit(7);  // no destructor runs, as with a SIGKILL
+        }
+      }
+    };
+    fs::create_directories(cache);
+    nodes.bring(from);
+    ::_exit(1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(killed, &status, 0) == killed);
+  REQUIRE((WIFEXITED(status) && WEXITSTATUS(status) == 7));
+  // A file of a rank's that was to come, and did not, is not taken for what had come.
+  const std::string at = fs::directory_iterator(cache)->path().string();
+  test::write_file(at + "/files/deep/39", "of a rank");
+  CHECK(std::distance(fs::directory_iterator(at), fs::directory_iterator()) == 4);  // with a part
+  fs::remove(from + "/deep/10");
+  fs::remove(from + "/deep/39");
+  fs::remove(from + "/link");
+  fs::remove(from + "/empty");
+  Nodes nodes({home});
+  nodes.bring(from);
+  CHECK(nodes.failed.empty());
+  CHECK(nodes.path() == at + "/files");
+  CHECK(nodes.totals().files <= kFiles - 2 - 5);
+  CHECK(nodes.totals().removed == 2);
+  CHECK(std::distance(fs::directory_iterator(at), fs::directory_iterator()) == 3);
+  CHECK(test::read_file(at + "/files/deep/39") == "of a rank");
+  fs::remove(at + "/files/deep/39");
+  CHECK(contents(nodes.path()) == contents(from));
 }
 
 TEST_CASE("a file that changes or shrinks while it is copied does no harm, and travels again next time") {
