@@ -18,13 +18,15 @@ Result<TreeContents::Wanted> TreeContents::wanted(std::vector<std::uint32_t> ind
       return Error(Code::kProtocol, "its agent wants a file that is not in the folder");
     }
   }
-  for (const Wanted& list : lists_) {
-    if (*list == indices) {
+  std::erase_if(lists_, [](const auto& list) { return list.expired(); });
+  for (const auto& known : lists_) {
+    if (Wanted list = known.lock(); *list == indices) {
       return list;
     }
   }
-  lists_.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(indices)));
-  return lists_.back();
+  Wanted list = std::make_shared<const std::vector<std::uint32_t>>(std::move(indices));
+  lists_.push_back(list);
+  return list;
 }
 
 Result<TreeContents::Portion> TreeContents::read(const Wanted& wanted, const FilePlace& place) {
@@ -43,17 +45,22 @@ Result<TreeContents::Portion> TreeContents::read(const Wanted& wanted, const Fil
   return portion;
 }
 
-const std::vector<std::shared_ptr<const std::string>>& TreeContents::list() {
-  for (bool has_last = !list_frames_.empty(); !has_last;) {
-    const std::size_t begin = list_frames_.size() * kListEntries;
+std::size_t TreeContents::list_parts() const {
+  return std::max<std::size_t>(1, (tree_.entries.size() + kListEntries - 1) / kListEntries);
+}
+
+const TreeContents::Portion& TreeContents::list(std::size_t part) {
+  while (list_.size() <= part) {
+    const std::size_t begin = list_.size() * kListEntries;
     const std::size_t end = std::min(tree_.entries.size(), begin + kListEntries);
-    TreeList part;
-    has_last = part.is_last = end == tree_.entries.size();
-    part.entries.assign(tree_.entries.begin() + static_cast<std::ptrdiff_t>(begin),
+    TreeList list;
+    list.is_last = end == tree_.entries.size();
+    list.entries.assign(tree_.entries.begin() + static_cast<std::ptrdiff_t>(begin),
                         tree_.entries.begin() + static_cast<std::ptrdiff_t>(end));
-    list_frames_.push_back(std::make_shared<const std::string>(agent_frame(AgentMessage::kTreeList, part.encode())));
+    const std::string body = list.encode();
+    list_.push_back({std::make_shared<const std::string>(agent_frame(AgentMessage::kTreeList, body)), body.size(), {}});
   }
-  return list_frames_;
+  return list_[part];
 }
 
 }  // namespace hvd::launch

@@ -20,7 +20,7 @@ namespace hvd::launch {
 class TreeContents {
  public:
   struct Portion {
-    std::shared_ptr<const std::string> frame;  // FileBytes
+    std::shared_ptr<const std::string> frame;  // FileBytes, or TreeList
     std::uint64_t body_bytes = 0;              // of its body, which count against the credit
     FilePlace next;
   };
@@ -32,8 +32,9 @@ class TreeContents {
   Result<Wanted> wanted(std::vector<std::uint32_t> indices);
   // Reads from `place` on. There is something left there.
   Result<Portion> read(const Wanted& wanted, const FilePlace& place);
-  // The frames of the tree's list.
-  const std::vector<std::shared_ptr<const std::string>>& list();
+  // The tree's list, in so many parts, each made when a node first needs it, and then the same for all.
+  [[nodiscard]] std::size_t list_parts() const;
+  const Portion& list(std::size_t part);
 
  private:
   struct Kept {
@@ -43,9 +44,9 @@ class TreeContents {
   };
 
   const Tree& tree_;
-  std::vector<Wanted> lists_;
-  std::vector<std::shared_ptr<const std::string>> list_frames_;
-  std::deque<Kept> kept_;  // the newest first
+  std::vector<std::weak_ptr<const std::vector<std::uint32_t>>> lists_;  // that a node still wants
+  std::vector<Portion> list_;                                           // the parts made so far
+  std::deque<Kept> kept_;                                               // the newest first
 };
 
 }  // namespace hvd::launch

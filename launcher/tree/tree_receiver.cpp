@@ -132,6 +132,7 @@ Result<void> TreeReceiver::on_list(std::string_view body) {
   }
   HVD_TRY_ASSIGN(TreeList part, TreeList::decode(body));
   std::move(part.entries.begin(), part.entries.end(), std::back_inserter(list_));
+  send_(AgentMessage::kFileCredit, count_body(body.size()));
   if (part.is_last) {
     if (const auto announced = folder_->announce(list_); !announced.ok()) {
       fail(announced.error());

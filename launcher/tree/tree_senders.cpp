@@ -30,9 +30,11 @@ Result<void> TreeSenders::on_message(int node, AgentMessage type, std::string_vi
   Node& to = found->second;
   switch (type) {
     case AgentMessage::kAskTree:
-      for (const auto& frame : contents_.list()) {
-        sink_.send(node, AgentMessage::kTreeList, frame);
+      if (to.list_left > 0 || to.has_asked) {
+        return Error(Code::kProtocol, "its agent asks twice for the list of files");
       }
+      to.list_left = contents_.list_parts();
+      send_soon();
       return {};
     case AgentMessage::kWantFiles:
       return on_wanted(node, to, body);
@@ -185,22 +187,12 @@ void TreeSenders::send_more() {
   bool is_more = false;
   std::vector<std::pair<int, Error>> failed;
   for (auto& [node, to] : nodes_) {
-    if (to.wanted == nullptr || to.source >= 0 || to.place.file >= to.wanted->size() || to.credit <= 0) {
-      continue;
-    }
-    auto portion = contents_.read(to.wanted, to.place);
-    if (!portion.ok()) {
+    const auto sent = send_next(node, to);
+    if (!sent.ok()) {
       to.wanted = nullptr;
-      failed.emplace_back(node, portion.error());
-      continue;
+      failed.emplace_back(node, sent.error());
     }
-    const std::uint64_t bytes = portion.value().body_bytes;
-    to.credit -= static_cast<std::int64_t>(bytes);
-    to.place = portion.value().next;
-    to.sent_bytes += bytes;
-    activity_ += bytes;
-    sink_.send(node, AgentMessage::kFileBytes, portion.value().frame);
-    is_more = is_more || to.place.file < to.wanted->size();
+    is_more = is_more || (sent.ok() && sent.value());
   }
   for (const auto& [node, why] : failed) {
     sink_.on_failed(node, why);
@@ -208,6 +200,27 @@ void TreeSenders::send_more() {
   if (is_more) {
     send_soon();
   }
+}
+
+Result<bool> TreeSenders::send_next(int node, Node& to) {
+  const bool wants_files = to.wanted != nullptr && to.source < 0 && to.place.file < to.wanted->size();
+  if (to.credit <= 0 || (to.list_left == 0 && !wants_files)) {
+    return false;
+  }
+  TreeContents::Portion portion;
+  if (to.list_left > 0) {
+    portion = contents_.list(contents_.list_parts() - to.list_left);
+    --to.list_left;
+    sink_.send(node, AgentMessage::kTreeList, portion.frame);
+  } else {
+    HVD_TRY_ASSIGN(portion, contents_.read(to.wanted, to.place));
+    to.place = portion.next;
+    to.sent_bytes += portion.body_bytes;
+    sink_.send(node, AgentMessage::kFileBytes, portion.frame);
+  }
+  to.credit -= static_cast<std::int64_t>(portion.body_bytes);
+  activity_ += portion.body_bytes;
+  return to.list_left > 0 || (to.wanted != nullptr && to.place.file < to.wanted->size());
 }
 
 }  // namespace hvd::launch

@@ -75,6 +75,7 @@ class TreeSenders {
     int source = -1;    // the node that gives it files; -1: we do
     bool has_asked = false;
     bool is_waiting = false;      // for another job, which copies into the same folder
+    std::size_t list_left = 0;    // parts of the list that are to be sent
     TreeContents::Wanted wanted;  // null: it has not asked
     FilePlace place;
     std::int64_t credit = kTreeWindow;  // the last frame may exceed it
@@ -89,6 +90,8 @@ class TreeSenders {
   Result<void> on_here(int node, Node& to, std::string_view body);
   // Sends a frame to each node that may get one, and goes on when the loop has done what else there is.
   void send_more();
+  // Sends the node's next frame, of the list or of files. True: there is more to send.
+  Result<bool> send_next(int node, Node& to);
   void send_soon();
 
   EventLoop& loop_;

@@ -215,6 +215,52 @@ TEST_CASE("a folder arrives with files, folders, links and rights, empty ones to
   CHECK(nodes.totals().nodes == 0);
 }
 
+TEST_CASE("the list travels a window at a time, and all nodes get the same parts") {
+  Tree tree;
+  tree.name = "many";
+  for (int number = 10'000; number < 34'000; ++number) {
+    TreeEntry entry;
+    entry.path = std::to_string(number) + std::string(500, 'p');
+    tree.entries.push_back(entry);
+  }
+  const SteadyClock clock;
+  const auto loop = EventLoop::create(clock).value();
+  std::map<int, std::vector<std::shared_ptr<const std::string>>> sent;
+  TreeSenders senders(*loop, tree,
+                      {[&sent](int node, AgentMessage type, auto frame) {
+                         if (type == AgentMessage::kTreeList) {
+                           sent[node].push_back(std::move(frame));
+                         }
+                       },
+                       [](int) {}, [](int, const Error&) {}, [](int) { return std::vector<std::string>(); },
+                       [](int, const std::string&) {}, [](int, int, const std::string&) {}});
+  const auto turn = [&loop] {
+    for (int count = 0; count < 20; ++count) {
+      REQUIRE(loop->turn(Deadline::after(Duration::zero())).ok());
+    }
+  };
+  for (const int node : {0, 1}) {
+    senders.offer(node);
+    REQUIRE(senders.on_message(node, AgentMessage::kAskTree, "").ok());
+  }
+  turn();
+  CHECK(sent[0].size() == 2);  // each of 2 MiB, and 4 MiB may be under way
+  CHECK(sent[1] == sent[0]);
+  for (int part = 0; part < 6; ++part) {
+    REQUIRE(senders.on_message(0, AgentMessage::kFileCredit, count_body(2U << 20U)).ok());
+    turn();
+  }
+  CHECK(sent[0].size() == 6);
+  CHECK(sent[1].size() == 2);
+
+  TreeContents contents(tree);
+  auto wanted = contents.wanted({1, 2}).value();
+  CHECK(contents.wanted({1, 2}).value() == wanted);
+  const std::weak_ptr<const std::vector<std::uint32_t>> seen = wanted;
+  wanted = nullptr;
+  CHECK(seen.expired());  // no node wants it any more
+}
+
 TEST_CASE("only what has changed travels, what is gone goes, and what ranks have made stays") {
   const Scene scene;
   const std::string& from = scene.source();
@@ -698,6 +744,7 @@ TEST_CASE("whoever speaks out of turn is refused") {
   CHECK_FALSE(senders.on_message(0, AgentMessage::kAskTree, "").ok());
   senders.offer(0);
   CHECK(senders.on_message(0, AgentMessage::kAskTree, "").ok());
+  CHECK_FALSE(senders.on_message(0, AgentMessage::kAskTree, "").ok());
   CHECK_FALSE(senders.on_message(0, AgentMessage::kWantFiles, WantedFiles{{0}}.encode()).ok());
   CHECK_FALSE(senders.on_message(0, AgentMessage::kTreeHere, TreeHere{}.encode()).ok());
   CHECK_FALSE(senders.on_message(0, AgentMessage::kOfferTree, "").ok());
