@@ -15,6 +15,8 @@ namespace {
 // A node counts as lost this long after the grace period, which leaves its agent time to kill what the ranks left
 // behind.
 constexpr auto kStopSlack = std::chrono::seconds(15);
+// So much of the results has to come in that time; a node that sends less could go on for ever.
+constexpr std::uint64_t kLeastProgress = 1U << 20U;
 // Agents get this long to end after their sessions were closed.
 constexpr auto kEndTime = std::chrono::seconds(2);
 // An engine gets this long to clean up after its agents, also on other hosts.
@@ -59,6 +61,7 @@ void JobEnding::act(const StopNodes& action) {
   stop.spared.assign(action.spared.begin(), action.spared.end());
   stop.grace_ms =
       static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(job_.spec.grace).count());
+  are_results_awaited_ = action.signo != SIGKILL;
   job_.generations.stop();
   job_.broadcast(AgentMessage::kStop, stop.encode());
   const Duration grace = action.signo == SIGKILL ? Duration::zero() : job_.spec.grace;
@@ -92,10 +95,13 @@ Result<void> JobEnding::on_result(int node, AgentMessage type, const std::string
   if (results_ == nullptr) {
     return Error(Code::kProtocol, "its agent sends files that nobody has asked for");
   }
-  if (stop_timer_ != 0 && !is_finishing_) {
+  HVD_TRY(results_->on_message(node, job_.agent(node).host.name, type, body));
+  const bool is_progress = results_->progress() - progress_before_ >= kLeastProgress;
+  if (stop_timer_ != 0 && !is_finishing_ && are_results_awaited_ && is_progress) {
+    progress_before_ = results_->progress();
     await_end(kStopSlack);  // as long as files come, its end is not late
   }
-  return results_->on_message(node, job_.agent(node).host.name, type, body);
+  return {};
 }
 
 void JobEnding::act(const Finish&) {

@@ -3,6 +3,7 @@
 // Thread: loop only.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -50,6 +51,8 @@ class JobEnding {
   EngineRun& engine_;
   LastOutput& output_;
   std::unique_ptr<ResultKeeper> results_;  // null: nothing comes home
+  std::uint64_t progress_before_ = 0;      // of the results, when the end was last put off for them
+  bool are_results_awaited_ = true;        // until whoever ends the job is in a hurry
   TimerId stop_timer_ = 0;
   TimerId end_timer_ = 0;
   bool was_told_to_end_ = false;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <iterator>
 #include <utility>
@@ -43,11 +44,17 @@ Result<void> ResultKeeper::on_message(int number, const std::string& name, Agent
 
 Result<void> ResultKeeper::on_list(Node& node, const std::string& name, std::string_view body) {
   HVD_TRY_ASSIGN(TreeList list, TreeList::decode(body));
-  if (!list.is_last || (node.writer != nullptr && !node.writer->has_all())) {
+  if (!list.is_last || list.entries.empty() || (node.writer != nullptr && !node.writer->has_all())) {
     return Error(Code::kProtocol, "its agent names results before it has sent others");
   }
   if (!node.folder.is_open()) {
     HVD_TRY(open_folder(node, name));
+  }
+  for (const TreeEntry& entry : list.entries) {
+    if (entry.size > node.room || node.room - entry.size < kFileWorth) {
+      return Error(Code::kResource, "--sync-back: it names more results than this disk has room for");
+    }
+    node.room -= entry.size + kFileWorth;
   }
   node.writer = std::make_unique<TreeWriter>(
       TreeWriter::Place{node.folder.get(), node.path, node.folder.get(), kPart}, TreeIndex(),
@@ -68,6 +75,13 @@ Result<void> ResultKeeper::open_folder(Node& node, const std::string& name) {
   if (!node.folder.is_open()) {
     return Error::from_errno("--sync-back: " + node.path);
   }
+  // So much at most, whatever a node says: it could go on for ever.
+  struct statvfs disk{};
+  if (::fstatvfs(node.folder.get(), &disk) != 0) {
+    return Error::from_errno("--sync-back: " + node.path);
+  }
+  constexpr std::uint64_t kUnknown = std::uint64_t{1} << 50U;  // some file systems do not tell their size
+  node.room = disk.f_blocks == 0 ? kUnknown : std::uint64_t{disk.f_blocks} * disk.f_frsize;
   names_.insert(name);
   return {};
 }

@@ -35,14 +35,19 @@ class ResultKeeper {
 
   // An error ends the session: the agent says what has no meaning here.
   Result<void> on_message(int node, const std::string& name, AgentMessage type, std::string_view body);
+  // Grows with the content that comes, and with nothing else that nodes say.
+  [[nodiscard]] std::uint64_t progress() const { return bytes_ + files_ * kFileWorth; }
   // "3 files (120 bytes) of 2 nodes are in results"; empty: none have come.
   [[nodiscard]] std::string summary() const;
 
  private:
+  static constexpr std::uint64_t kFileWorth = 4096;  // an empty file needs room and time too
+
   struct Node {
     Fd folder;  // not open: no list has come
     std::string path;
     std::unique_ptr<TreeWriter> writer;  // null: no list has come
+    std::uint64_t room = 0;              // that its lists have not named yet
     bool has_failed = false;
   };
 

@@ -8,6 +8,8 @@
 #include <doctest/doctest.h>
 
 #include "launcher/state/exit_codes.h"
+#include "launcher/tree/tree_scan.h"
+#include "tests/unit/launcher/folder.h"
 #include "tests/unit/launcher/run/job_scenario.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
@@ -538,4 +540,40 @@ TEST_CASE("what a rank's child prints after the rank has ended is shown") {
   });
   CHECK(job.run() == 0);
   CHECK(job.shown().find("late words") != std::string::npos);
+}
+
+TEST_CASE("the end is put off for results as long as these come, and for nothing else that a node says") {
+  const Folder folder;
+  write_file(folder.path + "/train.py", "");
+  TreeEntry entry;
+  entry.path = "model.pt";
+  entry.size = std::uint64_t{100} << 20U;
+  const auto ended_after = [&](std::size_t bytes, int interrupts) {
+    JobScenario job;
+    job.tree = scan_tree(folder.path, {}).value();
+    job.spec.sync_dir = folder.path;
+    job.spec.sync_back = {"*.pt"};
+    for (const int number : {1, 2}) {
+      job.node(number).says_done = number == 2;
+      TreeHere here;
+      here.path = "/scratch/files";
+      job.at(100ms, [&job, number, here] { job.node(number).say(AgentMessage::kTreeHere, here.encode()); });
+    }
+    for (int at = 1; at <= interrupts; ++at) {
+      job.at(std::chrono::seconds(at), [&job] { job.runner->on_signal(SIGINT); });
+    }
+    job.at(1500ms, [&job, entry] { job.node(1).say(AgentMessage::kResultList, TreeList{true, {entry}}.encode()); });
+    FilePiece piece;
+    piece.bytes = std::string(bytes, 'x');
+    const std::string body = FileBytes{{piece}}.encode();
+    for (int at = 2; at < 92; ++at) {
+      job.at(std::chrono::seconds(at), [&job, &body] { job.node(1).say(AgentMessage::kResultBytes, body); });
+    }
+    CHECK(job.run() == 128 + SIGINT);
+    return job.time.passed() - job.spec.grace;
+  };
+  CHECK(ended_after(1U << 20U, 1) > 90s);
+  CHECK(ended_after(0, 1) < 20s);
+  CHECK(ended_after(100, 1) < 20s);
+  CHECK(ended_after(1U << 20U, 2) < 20s);
 }

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,9 @@ struct JobScenario {
     if (input.is_open()) {
       runner->take_input(std::move(input));
     }
+    if (tree) {
+      runner->bring(*std::move(tree));
+    }
     const Result<int> code = runner->run();
     REQUIRE(code.ok());
     return code.value();
@@ -126,6 +130,7 @@ struct JobScenario {
   MemoryFile screen;
   launch::ConsoleFds console;
   Fd input;
+  std::optional<launch::Tree> tree;
   NewsKeeper news;
   NullLog log;
   std::unique_ptr<launch::JobRunner> runner;

@@ -199,7 +199,12 @@ TEST_CASE("a host's name cannot lead out of the folder, and what nobody has name
   CHECK(test::read_file(folder.path + "/home/node/a") == "x");
   CHECK_FALSE(way.keeper->on_message(7, "node7", AgentMessage::kResultBytes, FileBytes{{FilePiece{}}}.encode()).ok());
   CHECK_FALSE(way.keeper->on_message(0, "node", AgentMessage::kResultBytes, FileBytes{{FilePiece{}}}.encode()).ok());
+  CHECK_FALSE(way.keeper->on_message(9, "node9", AgentMessage::kResultList, TreeList{true, {}}.encode()).ok());
   TreeEntry entry;
+  entry.path = "huge";
+  entry.size = std::uint64_t{1} << 62U;
+  REQUIRE(way.keeper->on_message(9, "node9", AgentMessage::kResultList, TreeList{true, {entry}}.encode()).ok());
+  CHECK(way.failures == std::vector<std::string>{"--sync-back: it names more results than this disk has room for"});
   entry.path = "../a";
   CHECK_FALSE(way.keeper->on_message(8, "node8", AgentMessage::kResultList, TreeList{true, {entry}}.encode()).ok());
 }
