@@ -192,7 +192,7 @@ def test_a_job_that_is_ended_while_files_travel_leaves_nothing_and_the_next_goes
     words = [HVDRUN, "--sync", "--verbose", "-np", "2", "-H", "node1,node2", "sh", "-c", "ls | wc -l"]
     job = lab.popen(*words, cwd=root)
     folder = lab.path("node1", "/root/.cache/hvdrun/folders")
-    wait_until(lambda: list(folder.glob("*/files/part5")), "no file has come")
+    wait_until(lambda: list(folder.glob("*/files/part12")), "no file has come")  # the fifth of 20
     os.kill(lab.pid_of(job), number)
     job.communicate()
     assert lab.wait_for_no_processes() == []
@@ -219,6 +219,32 @@ def test_a_joining_host_gets_the_folder_before_its_ranks_start(project, tmp_path
     output, errors = job.communicate()
     assert (job.returncode, output) == (0, ""), errors
     assert wait_until_gone(marker) == {}
+
+
+def test_a_joining_host_is_turned_away_where_a_file_has_changed_meanwhile_and_the_job_goes_on(lab2):
+    """Each host has its own home, so that the second one gets the folder anew."""
+    root = lab2.shared / "late"
+    root.mkdir()
+    hosts = lab2.shared / "late-hosts"
+    hosts.write_text("node1:1\n")
+    (root / "train.sh").write_text("cat code; while ! [ -e stop ]; do sleep 0.1; done\n")
+    (root / "code").write_text("first\n")
+    job = lab2.popen(HVDRUN, "--sync", "--no-tags", "--hostfile", hosts, "--watch-hostfile", "--min-np", 1, "--max-np", 2,
+                     "sh", "train.sh", cwd=root)
+    read_until(job.stdout, "first\n")
+    # What the launcher still has in memory is as it was; so the host has got the other file before.
+    (root / "code").rename(lab2.shared / "code")
+    early = lab2.run(HVDRUN, "--sync", "-np", "1", "-H", "node2", "true", cwd=root)
+    assert early.returncode == 0, early.stderr
+    (root / "code").write_text("other\n")
+    hosts.write_text("node1:1\nnode2:1\n")
+    told = read_until(job.stderr, "has changed since the job began")
+    assert f"node2: --sync: {root}/code has changed since the job began" in told[-1], told
+    [place] = lab2.path("node1", "/root/.cache/hvdrun/folders").glob("late-*/files")
+    (place / "stop").touch()
+    output, errors = job.communicate()
+    assert (job.returncode, output) == (0, ""), errors
+    assert lab2.wait_for_no_processes() == []
 
 
 def test_files_that_ranks_make_come_home_into_a_folder_of_their_host(lab2):
