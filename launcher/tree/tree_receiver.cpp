@@ -135,7 +135,7 @@ Result<void> TreeReceiver::on_list(std::string_view body) {
   send_(AgentMessage::kFileCredit, count_body(body.size()));
   if (part.is_last) {
     if (const auto announced = folder_->announce(list_); !announced.ok()) {
-      fail(announced.error());
+      fail(announced.error().with_context("--sync"));
       return {};
     }
     writer_ = std::make_unique<TreeWriter>(

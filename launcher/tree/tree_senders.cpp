@@ -141,7 +141,9 @@ Result<void> TreeSenders::on_here(int node, Node& to, std::string_view body) {
                                                        "have another one than the others"));
       return {};
     }
-    sink_.on_changed(node, path);
+    if (changed_.insert(here.changed).second) {
+      sink_.on_changed(node, path);
+    }
   }
   to.path = std::move(here.path);
   totals_.nodes += here.files > 0 || here.removed > 0 ? 1 : 0;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,7 @@ class TreeSenders {
     std::function<void(int node, const Error& why)> on_failed;
     // Returns where other nodes may reach the node, best first, without a port.
     std::function<std::vector<std::string>(int node)> addresses_of;
-    // The node got this file with another content than the list's, before the ranks start.
+    // The node, before the ranks start, got this file with another content than the list's. Told once for each file.
     std::function<void(int node, const std::string& path)> on_changed;
     // The node does not get the files from its source, so that they come from here.
     std::function<void(int node, int source, const std::string& why)> on_fallback;
@@ -102,6 +103,7 @@ class TreeSenders {
   bool is_sharing_ = true;
   std::uint64_t activity_ = 0;
   Totals totals_;
+  std::set<std::string> changed_;  // files that were told of
   TimerId timer_ = 0;
 };
 

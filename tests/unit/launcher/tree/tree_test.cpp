@@ -594,6 +594,7 @@ TEST_CASE("many nodes get most of the files from each other, and a change that i
   REQUIRE(tree.ok());
   fill('c');
   nodes.bring(std::move(tree).value());
+  CHECK(nodes.changed.size() == 1);  // the same file of all nodes
   CHECK(nodes.counts[AgentMessage::kFetchFiles] == 7);
   nodes.bring(from);
   CHECK(nodes.totals().nodes == 9);
