@@ -1,17 +1,14 @@
-// launcher/tree: both sides of --sync, in memory; the folders are real.
+// launcher/tree: a folder arrives on its nodes, whatever was there. What happens when files change, or an agent ends,
+// on the way is in tree_changes_test.cpp.
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <deque>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -19,171 +16,16 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/tree/tree_receiver.h"
-#include "launcher/tree/tree_senders.h"
-#include "runtime/base/clock.h"
 #include "runtime/io/socket.h"
-#include "tests/unit/launcher/folder.h"
+#include "tests/unit/launcher/tree/tree_nodes.h"
 
 using namespace hvd;          // NOLINT(google-build-using-namespace)
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+using test::contents;
+using test::Nodes;
+using test::Scene;
 
 namespace fs = std::filesystem;
-
-namespace {
-
-// Every path below a folder with what it is: "sub/ 755", "link -> target", "file 644 content".
-std::vector<std::string> contents(const std::string& root) {
-  std::vector<std::string> found;
-  for (const auto& item : fs::recursive_directory_iterator(root)) {
-    const std::string path = item.path().lexically_relative(root).string();
-    struct stat status{};
-    REQUIRE(::lstat(item.path().c_str(), &status) == 0);
-    const std::string mode = " " + std::to_string((status.st_mode >> 6U) & 7U) +
-                             std::to_string((status.st_mode >> 3U) & 7U) + std::to_string(status.st_mode & 7U);
-    if (item.is_symlink()) {
-      found.push_back(path + " -> " + fs::read_symlink(item.path()).string());
-    } else if (item.is_directory()) {
-      found.push_back(path + "/" + mode);
-    } else {
-      found.push_back(path + mode + " " + test::read_file(item.path().string()));
-    }
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-// One launcher and its nodes, each with a home of its own. Messages are carried one at a time, and counted.
-class Nodes {
- public:
-  explicit Nodes(std::vector<std::string> homes) : homes_(std::move(homes)) {
-    loop_ = EventLoop::create(clock_).value();
-  }
-
-  void bring(const std::string& folder, const ScanOptions& options = {}) {
-    auto tree = scan_tree(folder, options);
-    REQUIRE_MESSAGE(tree.ok(), (tree.ok() ? "" : tree.error().message()));
-    bring(std::move(tree).value());
-  }
-
-  void bring(Tree tree) {
-    end();
-    counts.clear();
-    failed.clear();
-    changed.clear();
-    fallbacks.clear();
-    TreeSenders::Sink sink;
-    sink.send = [this](int node, AgentMessage type, const std::shared_ptr<const std::string>& frame) {
-      ++counts[type];
-      FrameDecoder decoder(kAgentFrames);
-      decoder.feed(as_bytes(*frame));
-      const auto decoded = decoder.next();
-      REQUIRE(decoded.ok());
-      to_node_.emplace_back(node, *decoded.value());
-    };
-    sink.on_here = [this](int node) { here.push_back(node); };
-    sink.on_failed = [this](int node, const Error& why) { failed[node] = why.message(); };
-    sink.addresses_of = [this](int) { return addresses; };
-    sink.on_changed = [this](int node, const std::string& path) { changed[node] = path; };
-    sink.on_fallback = [this](int node, int, const std::string& why) { fallbacks[node] = why; };
-    senders_ = std::make_unique<TreeSenders>(*loop_, std::move(tree), std::move(sink));
-    ++job_;
-    for (const std::string& home : homes_) {
-      offer(home);
-    }
-    carry([this] { return here.size() + failed.size() == homes_.size(); });
-  }
-
-  // A host that comes when the ranks of the others run.
-  void join(const std::string& home) {
-    senders_->stop_sharing();
-    offer(home);
-    carry([this] { return here.size() + failed.size() == agents_.size(); });
-  }
-
-  // Carries messages until `is_over`, or until there are none and no timer is due.
-  void carry(const std::function<bool()>& is_over) {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(100));
-    while (!is_over()) {
-      REQUIRE(!deadline.has_passed());
-      if (at_each_turn) {
-        at_each_turn();
-      }
-      if (!to_node_.empty()) {
-        const auto [node, frame] = std::move(to_node_.front());
-        to_node_.pop_front();
-        REQUIRE(agents_[static_cast<std::size_t>(node)]
-                    ->on_message(static_cast<AgentMessage>(frame.type), frame.body)
-                    .ok());
-      } else if (!to_launcher_.empty()) {
-        const auto [node, type, body] = std::move(to_launcher_.front());
-        to_launcher_.pop_front();
-        REQUIRE(senders_->on_message(node, type, body).ok());
-      } else {
-        REQUIRE(loop_->turn(deadline).ok());
-      }
-    }
-  }
-
-  void end() {
-    agents_.clear();
-    senders_.reset();
-    to_node_.clear();
-    to_launcher_.clear();
-    here.clear();
-  }
-
-  [[nodiscard]] const std::string& path(int node = 0) const { return senders_->path_on(node); }
-  [[nodiscard]] std::string progress(int node = 0) const { return senders_->progress_of(node); }
-  [[nodiscard]] const TreeSenders::Totals& totals() const { return senders_->totals(); }
-
-  std::function<void()> at_each_turn;
-  std::map<AgentMessage, int> counts;
-  std::vector<int> here;
-  std::map<int, std::string> failed;
-  std::map<int, std::string> changed;
-  std::map<int, std::string> fallbacks;
-  std::vector<std::string> addresses{"127.0.0.1"};
-
- private:
-  struct Word {
-    int node;
-    AgentMessage type;
-    std::string body;
-  };
-
-  void offer(const std::string& home) {
-    const int node = static_cast<int>(agents_.size());
-    agents_.push_back(std::make_unique<TreeReceiver>(*loop_, std::vector<std::string>{"HOME=" + home}, JobSecret{job_},
-                                                     [this, node](AgentMessage type, std::string_view body) {
-                                                       ++counts[type];
-                                                       to_launcher_.push_back({node, type, std::string(body)});
-                                                     }));
-    senders_->offer(node);
-  }
-
-  std::uint8_t job_ = 0;
-  const SteadyClock clock_;
-  const std::vector<std::string> homes_;
-  std::unique_ptr<EventLoop> loop_;
-  std::unique_ptr<TreeSenders> senders_;
-  std::vector<std::unique_ptr<TreeReceiver>> agents_;
-  std::deque<std::pair<int, Frame>> to_node_;
-  std::deque<Word> to_launcher_;
-};
-
-struct Scene {
-  Scene() { fs::create_directory(source()); }
-  [[nodiscard]] std::string source() const { return folder.path + "/project"; }
-  [[nodiscard]] std::string home(int number = 0) const {
-    const std::string path = folder.path + "/home" + std::to_string(number);
-    fs::create_directory(path);
-    return path;
-  }
-  test::Folder folder;
-};
-
-}  // namespace
 
 TEST_CASE("a folder arrives with files, folders, links and rights, empty ones too, and the second time costs a word") {
   const Scene scene;
@@ -213,52 +55,6 @@ TEST_CASE("a folder arrives with files, folders, links and rights, empty ones to
   nodes.bring(from);
   CHECK(nodes.counts == std::map<AgentMessage, int>{{AgentMessage::kOfferTree, 2}, {AgentMessage::kTreeHere, 2}});
   CHECK(nodes.totals().nodes == 0);
-}
-
-TEST_CASE("the list travels a window at a time, and all nodes get the same parts") {
-  Tree tree;
-  tree.name = "many";
-  for (int number = 10'000; number < 34'000; ++number) {
-    TreeEntry entry;
-    entry.path = std::to_string(number) + std::string(500, 'p');
-    tree.entries.push_back(entry);
-  }
-  const SteadyClock clock;
-  const auto loop = EventLoop::create(clock).value();
-  std::map<int, std::vector<std::shared_ptr<const std::string>>> sent;
-  TreeSenders senders(*loop, tree,
-                      {[&sent](int node, AgentMessage type, auto frame) {
-                         if (type == AgentMessage::kTreeList) {
-                           sent[node].push_back(std::move(frame));
-                         }
-                       },
-                       [](int) {}, [](int, const Error&) {}, [](int) { return std::vector<std::string>(); },
-                       [](int, const std::string&) {}, [](int, int, const std::string&) {}});
-  const auto turn = [&loop] {
-    for (int count = 0; count < 20; ++count) {
-      REQUIRE(loop->turn(Deadline::after(Duration::zero())).ok());
-    }
-  };
-  for (const int node : {0, 1}) {
-    senders.offer(node);
-    REQUIRE(senders.on_message(node, AgentMessage::kAskTree, "").ok());
-  }
-  turn();
-  CHECK(sent[0].size() == 2);  // each of 2 MiB, and 4 MiB may be under way
-  CHECK(sent[1] == sent[0]);
-  for (int part = 0; part < 6; ++part) {
-    REQUIRE(senders.on_message(0, AgentMessage::kFileCredit, count_body(2U << 20U)).ok());
-    turn();
-  }
-  CHECK(sent[0].size() == 6);
-  CHECK(sent[1].size() == 2);
-
-  TreeContents contents(tree);
-  auto wanted = contents.wanted({1, 2}).value();
-  CHECK(contents.wanted({1, 2}).value() == wanted);
-  const std::weak_ptr<const std::vector<std::uint32_t>> seen = wanted;
-  wanted = nullptr;
-  CHECK(seen.expired());  // no node wants it any more
 }
 
 TEST_CASE("only what has changed travels, what is gone goes, and what ranks have made stays") {
@@ -379,139 +175,6 @@ TEST_CASE("agents of one job that share a home write once") {
   CHECK(nodes.path(0) == nodes.path(1));
   CHECK(nodes.path(0) == nodes.path(2));
   CHECK(contents(nodes.path(2)) == contents(from));
-}
-
-TEST_CASE("agents of one job that share a home write once, though a file changes; the next job has it as it is then") {
-  const Scene scene;
-  const std::string& from = scene.source();
-  test::write_file(from + "/a", std::string(1U << 20U, 'a'));
-  test::write_file(from + "/log", "begun");
-  auto tree = scan_tree(from, {});
-  REQUIRE(tree.ok());
-  test::write_file(from + "/log", "another");
-  Nodes nodes({scene.home(), scene.home(), scene.home()});
-  nodes.bring(std::move(tree).value());
-  CHECK(nodes.failed.empty());
-  CHECK(nodes.totals().files == 2);
-  const std::string place = nodes.path(0);
-  CHECK(nodes.path(1) == place);
-  CHECK(nodes.path(2) == place);
-  nodes.join(scene.home());
-  CHECK(nodes.failed.empty());
-  CHECK(nodes.path(3) == place);
-  Nodes other({scene.home()});
-  other.bring(from);
-  CHECK(other.path() != place);
-  CHECK(contents(other.path()) == contents(from));
-  nodes.end();
-  other.end();
-  other.bring(from);
-  CHECK(contents(other.path()) == contents(from));
-}
-
-TEST_CASE("what an agent had copied when it was killed is used by the next, or removed") {
-  const Scene scene;
-  const std::string& from = scene.source();
-  constexpr int kFiles = 30;
-  for (int number = 10; number < 10 + kFiles; ++number) {
-    test::write_file(from + "/deep/" + std::to_string(number), std::string(300'000, 'a') + std::to_string(number));
-  }
-  fs::create_symlink("deep", from + "/link");
-  fs::create_directory(from + "/empty");
-  const std::string home = scene.home();
-  const std::string cache = home + "/.cache/hvdrun/folders/";
-  const pid_t killed = ::fork();
-  if (killed == 0) {
-    Nodes nodes({home});
-    nodes.at_each_turn = [&] {
-      for (const auto& item : fs::directory_iterator(cache)) {
-        const std::string files = item.path().string() + "/files/deep/";
-        if (fs::exists(files + "15") && !fs::exists(files + "39")) {
-          ::_exit(7);  // no destructor runs, as with a SIGKILL
-        }
-      }
-    };
-    fs::create_directories(cache);
-    nodes.bring(from);
-    ::_exit(1);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(killed, &status, 0) == killed);
-  REQUIRE((WIFEXITED(status) && WEXITSTATUS(status) == 7));
-  // A file of a rank's that was to come, and did not, is not taken for what had come.
-  const std::string at = fs::directory_iterator(cache)->path().string();
-  test::write_file(at + "/files/deep/39", "of a rank");
-  CHECK(std::distance(fs::directory_iterator(at), fs::directory_iterator()) == 4);  // with a part
-  fs::remove(from + "/deep/10");
-  fs::remove(from + "/deep/39");
-  fs::remove(from + "/link");
-  fs::remove(from + "/empty");
-  Nodes nodes({home});
-  nodes.bring(from);
-  CHECK(nodes.failed.empty());
-  CHECK(nodes.path() == at + "/files");
-  CHECK(nodes.totals().files <= kFiles - 2 - 5);
-  CHECK(nodes.totals().removed == 2);
-  CHECK(std::distance(fs::directory_iterator(at), fs::directory_iterator()) == 3);
-  CHECK(test::read_file(at + "/files/deep/39") == "of a rank");
-  fs::remove(at + "/files/deep/39");
-  CHECK(contents(nodes.path()) == contents(from));
-}
-
-TEST_CASE("a file that changes or shrinks while it is copied does no harm, and travels again next time") {
-  const Scene scene;
-  const std::string& from = scene.source();
-  test::write_file(from + "/log", std::string(100, 'l'));
-  test::write_file(from + "/other", "x");
-  Nodes nodes({scene.home()});
-  auto tree = scan_tree(from, {});
-  REQUIRE(tree.ok());
-  test::write_file(from + "/log", "short");
-  nodes.bring(std::move(tree).value());
-  CHECK(nodes.failed.empty());
-  CHECK(test::read_file(nodes.path() + "/log") == "short");
-  CHECK(nodes.changed == std::map<int, std::string>{{0, from + "/log"}});
-  nodes.bring(from);
-  CHECK(nodes.totals().files == 1);
-  CHECK(contents(nodes.path()) == contents(from));
-  tree = scan_tree(from, {});
-  REQUIRE(tree.ok());
-  test::write_file(from + "/log", std::string(1000, 'm'));
-  Tree changed = std::move(tree).value();
-  changed.entries[0].hash = {1};
-  changed.digest = digest_of(changed.entries);
-  nodes.bring(std::move(changed));
-  CHECK(test::read_file(nodes.path() + "/log") == "mmmmm");  // no more than it had
-}
-
-TEST_CASE("a host that comes later has what the others have, or is told which file has changed") {
-  const Scene scene;
-  const std::string& from = scene.source();
-  // The last two have something from before. So each wants other files, and no read of the launcher's serves two.
-  test::write_file(from + "/other", "x");
-  Nodes({scene.home(3), scene.home(4)}).bring(from);
-  test::write_file(from + "/log", "begun");
-  Nodes({scene.home(4)}).bring(from);
-  test::write_file(from + "/train.py", "one");
-  Nodes nodes({scene.home(0), scene.home(1)});
-  nodes.bring(from);
-  CHECK(nodes.changed.empty());
-  // What is only added at the end of a file is not what the list says.
-  test::write_file(from + "/log", "begun and gone on");
-  nodes.join(scene.home(2));
-  CHECK(nodes.failed.empty());
-  CHECK(contents(nodes.path(2)) == contents(nodes.path(0)));
-  // The size and the times are as they were.
-  const auto time = fs::last_write_time(from + "/train.py");
-  test::write_file(from + "/train.py", "two");
-  fs::last_write_time(from + "/train.py", time);
-  nodes.join(scene.home(3));
-  CHECK(nodes.failed[3] == "--sync: " + from +
-                               "/train.py has changed since the job began, so that this host would have another one "
-                               "than the others");
-  fs::remove(from + "/train.py");
-  nodes.join(scene.home(4));
-  CHECK(nodes.failed[4] == "--sync: cannot read " + from + "/train.py: No such file or directory");
 }
 
 TEST_CASE("what cannot be is told once, and names the place") {
