@@ -404,12 +404,12 @@ def case_gradients_that_a_script_has_aggregated_are_not_reduced_again():
     kinds += [(tf.keras.optimizers.legacy.SGD, {"experimental_aggregate_gradients": False}, "_aggregate_gradients")]
     for kind, words, aggregate in kinds:
         optimizer, variable = hvd_keras.DistributedOptimizer(kind(1.0), op=hvd.Sum), tf.Variable([0.0])
-        for before in (0, 1):
+        for before, (more, named) in enumerate([((), words), ((), words), ((None, *words.values()), {})]):
             pairs = getattr(optimizer, aggregate)([(tf.constant([1.0]), variable)])
-            optimizer.apply_gradients(pairs, **words)
+            optimizer.apply_gradients(pairs, *more, **named)
             assert variable.numpy() == [-SIZE * (before + 1)], variable
         optimizer.apply_gradients([(tf.constant([1.0]), variable)])
-        assert variable.numpy() == [-SIZE * 3], variable
+        assert variable.numpy() == [-SIZE * 4], variable
 
 
 def case_with_backward_passes_per_step_legacy_keras_counts_batches():

@@ -2,8 +2,12 @@
 
 import importlib
 import inspect
+import os
+import subprocess
+import sys
 
 import pytest
+from patience import PATIENCE
 
 pytest.importorskip("tensorflow")
 
@@ -117,3 +121,15 @@ def test_a_tensorflow_that_is_too_old_is_refused(monkeypatch):
     monkeypatch.setattr(tf, "__version__", "2.15.1")
     with pytest.raises(HorovodVersionMismatchError, match="needs TensorFlow 2.16 or later, and this is 2.15.1: pip install -U tensorflow"):
         _library._load()
+
+
+def test_legacy_keras_needs_no_keras_3():
+    pytest.importorskip("tf_keras")
+    script = (
+        "import sys; sys.modules['keras'] = None\n"
+        "import tensorflow as tf, horovod.tensorflow as hvd, horovod.tensorflow.keras\n"
+        "hvd.init(); hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)); print('made')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "TF_USE_LEGACY_KERAS": "1"}, capture_output=True,
+                          text=True, timeout=PATIENCE)  # fmt: skip
+    assert done.stdout == "made\n", done.stderr

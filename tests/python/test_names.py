@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import os
 import re
 import subprocess
 
@@ -88,6 +89,7 @@ def test_every_public_name_is_documented():
         assert isinstance(value, (int, hvd.ProcessSet)) or inspect.getdoc(value), f"{name} has no docstring"
 
 
+@pytest.mark.skipif(not os.access(HVDRUN, os.X_OK), reason="hvdrun is not built")
 def test_versions():
     """Scripts compare Horovod's; ours is that of the wheel and of the program."""
     assert horovod.__version__ == "0.28.1"

@@ -64,8 +64,23 @@ def test_the_first_exception_is_raised_with_its_traceback(hosts, capsys):
         horovod.run(work, num_proc=2, hosts=hosts)
     assert caught.value.args == ("of rank", 1)
     assert "on rank 1" in str(caught.value.__cause__) and "in work" in str(caught.value.__cause__)
-    assert str(caught.value.__cause__).count("Traceback (most recent") == 1  # not what hvdrun repeats of it too
+    # Not what hvdrun repeats of it too.
+    assert [line for line in str(caught.value.__cause__).splitlines() if line.endswith("OwnError: ('of rank', 1)")] != []
+    assert str(caught.value.__cause__).count("OwnError: ('of rank', 1)\n") == 1, str(caught.value.__cause__)
     assert "job failed after" in str(caught.value.__cause__)
+
+
+def test_of_the_last_words_only_the_lines_of_the_rank_that_is_told_are_left_out():
+    report = (
+        "[0]<stderr>:Traceback\n[0]<stderr>:KeyError: 3\n[1]<stderr>:Traceback\n12:00 [1]<stderr>:ValueError: 1\n[1]<stderr>:mine\n"
+        "hvdrun: rank 1 failed\nhvdrun: the last lines of its standard error:\nhvdrun:   Traceback\nhvdrun:   ValueError: 1\n"
+        "hvdrun: stopping the other rank\n"
+    )
+    assert _job._without_traceback(report, 1, "Traceback\nValueError: 1\n") == (
+        "[0]<stderr>:Traceback\n[0]<stderr>:KeyError: 3\n[1]<stderr>:mine\nhvdrun: rank 1 failed\nhvdrun: stopping the other rank\n"
+    )
+    kept = "hvdrun: the last lines of its standard error:\nhvdrun:   an earlier one\nhvdrun:   ValueError: 1\n"
+    assert _job._without_traceback(kept, 1, "ValueError: 1\n") == kept
 
 
 def test_ctrl_c_stops_the_ranks_and_ends_the_process_in_order():

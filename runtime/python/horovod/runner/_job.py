@@ -142,20 +142,28 @@ def run_to_end(
     return code, "".join(pumps[1].last)
 
 
-def _without_traceback(report: str, traceback_text: str) -> str:
-    """Returns hvdrun's last lines without a traceback that is told beside them. They have it twice: as the rank printed it,
-    and as hvdrun quotes what the rank printed last."""
+def _without_traceback(report: str, rank: int, traceback_text: str) -> str:
+    """Returns hvdrun's last lines without the traceback of this rank, which is told beside them. They may have it twice: as the
+    rank printed it, and as hvdrun quotes what the rank printed last."""
     told = set(traceback_text.splitlines())
-    rank_lines = r"\[\d+\]<stderr>:(.*)\n"
-    quotation = r"hvdrun: the last lines of its standard error:\n(?:hvdrun:   .*\n)*hvdrun:   (.*)\n"
-    return re.sub(f"{quotation}|{rank_lines}", lambda line: "" if (line[1] or line[2] or "") in told else line[0], report)
+    quotation = r"^hvdrun: the last lines of its standard error:\n((?:hvdrun:   .*\n)+)"
+    rank_line = rf"^[^\[\n]*\[{rank}\]<stderr>:(.*)\n"
+
+    def left(found: "re.Match[str]") -> str:
+        lines = [found[2]] if found[1] is None else [line[len("hvdrun:   ") :] for line in found[1].splitlines()]
+        return "" if all(line in told or line.endswith("lines left out)") for line in lines) else found[0]
+
+    return re.sub(f"{quotation}|{rank_line}", left, report, flags=re.MULTILINE)
 
 
 def raise_first_failure(failures: List[Dict[str, Any]], last_words: str) -> None:
     """Raises what a rank's function raised: the first that is not a consequence of another rank's end."""
     first = min(failures, key=lambda failure: (failure["is_internal"], failure["time"]))
     remote = RemoteTraceback(
-        first["rank"], first["traceback"], first["host"], _without_traceback(last_words, first["traceback"])
+        first["rank"],
+        first["traceback"],
+        first["host"],
+        _without_traceback(last_words, first["rank"], first["traceback"]),
     )
     try:
         error = pickle.loads(first["error"])

@@ -4,7 +4,6 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from horovod.common._keras_optimizer import Settings, wrap
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import _legacy_keras
 from horovod.tensorflow._reduce import Groups, keras_allreduce
@@ -39,6 +38,8 @@ def distributed(
             process_set=process_set,
             scale_local_gradients=scale_local_gradients,
         )
+    from horovod.common._keras_optimizer import Settings, wrap  # needs Keras 3, which legacy Keras does without
+
     optimizer = tf.keras.optimizers.get(optimizer)
     settings = Settings(
         keras_allreduce, op, compression, gradient_predivide_factor, groups, backward_passes_per_step,

@@ -101,11 +101,14 @@ class _Distributed:
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's; with backward_passes_per_step at every n-th call."""
-        is_aggregated = kwargs.get("skip_gradients_aggregation") or not kwargs.get("experimental_aggregate_gradients", True)
-        pairs = list(grads_and_vars) if is_aggregated else self._hvd_reduce_once(grads_and_vars)
         inherited = super().apply_gradients
-        if "skip_gradients_aggregation" in inspect.signature(inherited).parameters:
-            kwargs.setdefault("skip_gradients_aggregation", True)
+        signature = inspect.signature(inherited)
+        given = signature.bind_partial(grads_and_vars, *args, **kwargs).arguments
+        words = {**given, **given.get("kwargs", {})}
+        is_aggregated = words.get("skip_gradients_aggregation") or not words.get("experimental_aggregate_gradients", True)
+        pairs = list(grads_and_vars) if is_aggregated else self._hvd_reduce_once(grads_and_vars)
+        if "skip_gradients_aggregation" in signature.parameters and "skip_gradients_aggregation" not in given:
+            kwargs["skip_gradients_aggregation"] = True
 
         def apply() -> Any:
             object.__setattr__(self, "_hvd_has_reduced", True)  # where the older optimizers aggregate
