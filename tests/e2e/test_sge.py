@@ -143,7 +143,7 @@ def test_nothing_is_left_when_one_of_them_is_killed(sge, job, victim):
     if victim == "shepherd":
         pids = [process.pid for process in sge.lab.ps("node2") if process.args.startswith("sge_shepherd")]
     else:
-        pids = job.pids_of({"hvdrun": HVDRUN, "qrsh": "qrsh", "agent": AGENT}[victim])
+        pids = job.pids_of({"hvdrun": HVDRUN + " ", "qrsh": "qrsh", "agent": AGENT}[victim])
     os.kill(pids[0], signal.SIGKILL)
     job.end()
     if victim != "hvdrun":
