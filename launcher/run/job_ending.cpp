@@ -16,7 +16,7 @@ namespace {
 // behind.
 constexpr auto kStopSlack = std::chrono::seconds(15);
 // So much of the results has to come in that time; a node that sends less could go on for ever.
-constexpr std::uint64_t kLeastProgress = 1U << 20U;
+constexpr std::uint64_t kLeastProgress = 64U << 10U;
 // Agents get this long to end after their sessions were closed.
 constexpr auto kEndTime = std::chrono::seconds(2);
 // An engine gets this long to clean up after its agents, also on other hosts.

@@ -51,12 +51,18 @@ Result<bool> lock(const Fd& file, short kind, const std::string& path) {
   return sync_error("cannot lock " + path);
 }
 
-// Removes what was being written when its writer was killed. Blocks for as long as the file system does.
+// Removes what was being written when its writer was killed. Where locks do not reach other hosts, one of these may be
+// writing such a file now. Blocks for as long as the file system does.
 void remove_parts(const Fd& folder) {
   constexpr std::string_view kSuffix = ".part";
+  constexpr time_t kLeftBehind = 3600;  // seconds
+  const time_t now = ::time(nullptr);
   const std::unique_ptr<DIR, FolderClose> items(::fdopendir(::fcntl(folder.get(), F_DUPFD_CLOEXEC, 0)));
   while (const dirent* const item = items == nullptr ? nullptr : ::readdir(items.get())) {
-    if (std::string_view(item->d_name).ends_with(kSuffix)) {
+    struct stat status{};
+    if (std::string_view(item->d_name).ends_with(kSuffix) &&
+        ::fstatat(folder.get(), item->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        now - status.st_mtime > kLeftBehind) {
       ::unlinkat(folder.get(), item->d_name, 0);
     }
   }

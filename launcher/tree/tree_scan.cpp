@@ -226,26 +226,20 @@ class Scan {
   // Adds the folders that git does not track, among them the empty ones. Git names only the topmost ones, so that what
   // is in them is looked at here, but for what git says that it ignores.
   Result<void> list_folders_by_git(const std::string& below) {
-    const auto folders_in = [&below](const std::string& list) {
-      std::set<std::string> folders;
-      for (const std::string& name : names_of(list)) {
-        if (name == "./") {
-          folders.insert(below);
-        } else if (name.back() == '/') {
-          folders.insert((below.empty() ? "" : below + "/") + name.substr(0, name.size() - 1));
-        }
-      }
-      return folders;
-    };
     HVD_TRY_ASSIGN(const std::string others,
                    git(below, {"ls-files", "-z", "--others", "--directory", "--exclude-standard"}));
-    const std::set<std::string> topmost = folders_in(others);
+    std::set<std::string> topmost;
+    for (const std::string& name : names_of(others)) {
+      if (name == "./") {
+        topmost.insert(below);
+      } else if (name.back() == '/') {
+        topmost.insert(within(below, name));
+      }
+    }
     if (topmost.empty()) {
       return {};
     }
-    HVD_TRY_ASSIGN(const std::string ignored,
-                   git(below, {"ls-files", "-z", "--others", "--ignored", "--directory", "--exclude-standard"}));
-    const std::set<std::string> left_out = folders_in(ignored);
+    HVD_TRY_ASSIGN(const std::set<std::string> left_out, folders_that_git_ignores(below));
     for (const std::string& path : topmost) {
       if (path == below) {
         add_folders_in(path, left_out);
@@ -254,6 +248,27 @@ class Scan {
       }
     }
     return {};
+  }
+
+  // Returns the folder that git names "NAME/", seen from `below`.
+  static std::string within(const std::string& below, std::string_view name) {
+    return (below.empty() ? "" : below + "/") + std::string(name.substr(0, name.size() - 1));
+  }
+
+  // Returns the folders that are ignored themselves. One in which all files are ignored is not, and ls-files would not
+  // tell them apart. The names of `git status` are those from the top of the repository.
+  Result<std::set<std::string>> folders_that_git_ignores(const std::string& below) const {
+    HVD_TRY_ASSIGN(const std::string prefix, git(below, {"rev-parse", "--show-prefix"}));
+    HVD_TRY_ASSIGN(const std::string states, git(below, {"--no-optional-locks", "status", "--porcelain", "-z",
+                                                         "--ignored=matching", "--untracked-files=all", "--", "."}));
+    const std::string before = "!! " + prefix.substr(0, prefix.find('\n'));
+    std::set<std::string> folders;
+    for (const std::string& name : names_of(states)) {
+      if (name.starts_with(before) && name.ends_with('/') && name.size() > before.size()) {
+        folders.insert(within(below, std::string_view(name).substr(before.size())));
+      }
+    }
+    return folders;
   }
 
   // Adds this folder and those in it.

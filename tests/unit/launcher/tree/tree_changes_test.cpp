@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -23,6 +24,19 @@ using test::Nodes;
 using test::Scene;
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// Makes parts of files in this folder look as if they were written hours ago.
+void make_parts_old(const std::string& folder) {
+  for (const auto& item : fs::directory_iterator(folder)) {
+    if (item.path().extension() == ".part") {
+      fs::last_write_time(item, fs::file_time_type::clock::now() - std::chrono::hours(2));
+    }
+  }
+}
+
+}  // namespace
 
 TEST_CASE("the list travels a window at a time, and all nodes get the same parts") {
   Tree tree;
@@ -98,6 +112,22 @@ TEST_CASE("agents of one job that share a home write once, though a file changes
   CHECK(contents(other.path()) == contents(from));
 }
 
+TEST_CASE("a part of a file that is not old stays: where locks reach no other host, one may be writing it") {
+  const Scene scene;
+  test::write_file(scene.source() + "/train.py", "x");
+  const auto bring = [&scene] {
+    Nodes nodes({scene.home()});
+    nodes.bring(scene.source());
+    return fs::path(nodes.path()).parent_path().string();
+  };
+  const std::string at = bring();
+  const std::string part = at + "/0123.part";
+  test::write_file(part, "not all of it");
+  CHECK((bring() == at && fs::exists(part)));
+  make_parts_old(at);
+  CHECK((bring() == at && !fs::exists(part)));
+}
+
 TEST_CASE("what an agent had copied when it was killed is used by the next, or removed") {
   const Scene scene;
   const std::string& from = scene.source();
@@ -131,6 +161,7 @@ TEST_CASE("what an agent had copied when it was killed is used by the next, or r
   const std::string at = fs::directory_iterator(cache)->path().string();
   test::write_file(at + "/files/deep/39", "of a rank");
   CHECK(std::distance(fs::directory_iterator(at), fs::directory_iterator()) == 4);  // with a part
+  make_parts_old(at);
   fs::remove(from + "/deep/10");
   fs::remove(from + "/deep/39");
   fs::remove(from + "/link");

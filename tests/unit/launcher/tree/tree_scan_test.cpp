@@ -105,8 +105,12 @@ TEST_CASE("empty folders are meant however deep they are, unless git ignores the
   }
   CHECK(paths(from) == Paths{"a", "a/b", "a/b/c"});
   CHECK(paths(from + "/a") == Paths{"b", "b/c"});
-  test::write_file(from + "/.gitignore", "build/\n");
+  test::write_file(from + "/.gitignore", "build/\n*.log\n");
   test::write_file(from + "/.hvdignore", "/a/b/left\n");
+  for (const char* logs : {"/logs", "/a/logs"}) {  // folders that are there although all that is in them is ignored
+    fs::create_directories(from + logs);
+    test::write_file(from + logs + "/old.log", "");
+  }
   test::write_file(from + "/a/file", "untracked");
   fs::create_directories(from + "/a/build/objects");
   fs::create_directories(from + "/a/b/left/out");
@@ -115,5 +119,7 @@ TEST_CASE("empty folders are meant however deep they are, unless git ignores the
   fs::create_directories(from + "/a/inner/kept/too");
   fs::create_directories(from + "/synced-back/node1/out");
   CHECK(paths(from) == Paths{".gitignore", ".hvdignore", "a", "a/b", "a/b/c", "a/file", "a/inner", "a/inner/build",
-                             "a/inner/kept", "a/inner/kept/too"});
+                             "a/inner/kept", "a/inner/kept/too", "a/logs", "logs"});
+  CHECK(paths(from + "/a") == Paths{"b", "b/c", "b/left", "b/left/out", "file", "inner", "inner/build", "inner/kept",
+                                    "inner/kept/too", "logs"});
 }
