@@ -41,6 +41,9 @@ Result<std::string> engine_of(const Flags& flags, launch::LauncherKind launcher)
   if (wanted.empty() && !flags.job_file.empty()) {
     return std::string("none");  // a job file has hosts of its own, or gets those that are asked for
   }
+  if (wanted == "none" && !step.empty()) {
+    return Error(Code::kInvalid, "--engine none leaves out what --launcher " + step + " asks for; give one of them");
+  }
   if (wanted.empty() || wanted == "none") {
     const bool has_way = !flags.launcher.empty() || flags.gloo || flags.mpi || !flags.rsh.empty();
     return wanted == "none" || has_hosts || has_way || is_for_other ? std::string("none") : std::string();

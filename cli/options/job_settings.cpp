@@ -389,10 +389,11 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   job.elastic_wait = seconds_of(flags.elastic_wait_s.value_or(0));
   if (flags.elastic == "restart") {
     const bool can_start_anew =
-        job.launcher == launch::LauncherKind::kOwn || (is_step(job.launcher) && !job.slots_are_gpus);
+        job.launcher == launch::LauncherKind::kOwn ||
+        (job.launcher == launch::LauncherKind::kSlurm && !job.slots_are_gpus);  // jsrun cannot leave a lost node out
     if (!can_start_anew) {
       return Error(Code::kInvalid,
-                   "--elastic restart is for hosts whose agents hvdrun starts itself, also in a job of Slurm or LSF "
+                   "--elastic restart is for hosts whose agents hvdrun starts itself, also in a job of Slurm "
                    "with -np; here they call once");
     }
     if (flags.reset_limit || flags.exclude_failed_hosts) {

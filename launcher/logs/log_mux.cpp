@@ -154,7 +154,7 @@ void LogMux::take_shown(int rank, bool is_error, std::string_view bytes, bool is
     schedule_flush();
   } else if (const auto rewritten = rewrite_ && !is_error ? rewrite_(rank, line) : std::nullopt) {
     stream(is_error).write(*rewritten);
-    shown_ += err_ ? 0U : 1U;
+    ++shown_;
   } else if (update_bar(rank, is_error, line)) {
     // update_bar() draws it later
   } else if (gather_) {
@@ -189,7 +189,7 @@ void LogMux::stop_waiting() {
 void LogMux::print(std::span<const int> ranks, bool is_error, std::string_view line) {
   const RankLog& first = ranks_[static_cast<std::size_t>(ranks.front())];
   ConsoleStream& out = stream(is_error);
-  shown_ += is_error || !err_ ? 1U : 0U;
+  ++shown_;
   const bool has_color = options_.color[is_error ? 1 : 0] && !first.tags[is_error ? 1 : 0].empty();
   if (has_color) {
     out.write(first.color);

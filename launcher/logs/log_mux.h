@@ -190,7 +190,7 @@ class LogMux {
   TimerId redraw_timer_ = 0;
   std::string stamp_;
   bool flush_scheduled_ = false;
-  std::uint64_t shown_ = 0;  // lines on the stream of standard error
+  std::uint64_t shown_ = 0;  // lines on both streams, which may end on one screen
   std::uint64_t bytes_ = 0;
 };
 

@@ -81,6 +81,7 @@ def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
     (["--jsrun", "true"], "LSB_JOBID is not set"),
     (["--jsrun", "-H", "a", "true"], "--jsrun takes the hosts of the job in which hvdrun runs"),
     (["--jsrun", "--gloo", "true"], "--jsrun and another way to start the ranks exclude each other"),
+    (["--jsrun", "--engine", "none", "true"], "--engine none leaves out what --launcher jsrun asks for"),
     (["--jsrun", "--mpi", "true"], "--jsrun and another way to start the ranks exclude each other"),
     (["--mpi-args", "--mca btl tcp", "true"], "--mpi-args and --binding-args are for mpirun"),
     (["--mpi", "--gloo", "true"], "give one"),
