@@ -1,6 +1,7 @@
 #include "launcher/samples/operation_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 namespace hvd::launch {
@@ -20,25 +21,41 @@ double seconds(std::uint64_t us) {
   return static_cast<double>(us) / kUsPerSecond;
 }
 
-// Seconds in one operation. A rank of an elastic job may have joined late, so sums alone cannot be compared.
+// Seconds in one operation, on the mean.
 double mean_of(const OperationSample& counts) {
   return seconds(counts.lasted_us) / static_cast<double>(std::max<std::uint64_t>(counts.operations, 1));
+}
+
+double mean_wait_of(const OperationSample& counts) {
+  return seconds(counts.waited_us) / static_cast<double>(std::max<std::uint64_t>(counts.operations, 1));
 }
 
 OperationRow row_of(const std::string& kind, const std::vector<OfRank>& ranks) {
   OperationRow row;
   row.kind = kind;
-  const auto quickest = std::min_element(ranks.begin(), ranks.end(), [](const OfRank& a, const OfRank& b) {
+  for (const OfRank& each : ranks) {
+    row.operations = std::max(row.operations, each.counts->operations);
+    row.bytes = std::max(row.bytes, each.counts->bytes);
+  }
+  // Ranks that have come late, or again, saw other operations than the others.
+  std::vector<OfRank> compared;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(compared),
+               [&row](const OfRank& each) { return each.counts->operations >= row.operations / 2; });
+  const auto quickest = std::min_element(compared.begin(), compared.end(), [](const OfRank& a, const OfRank& b) {
     return mean_of(*a.counts) < mean_of(*b.counts);
   });
+  // Agreeing on an operation takes time even for the rank that comes last.
+  double least_wait = mean_wait_of(*compared.front().counts);
+  for (const OfRank& each : compared) {
+    least_wait = std::min(least_wait, mean_wait_of(*each.counts));
+  }
   double excess = 0;  // over the quickest one
   for (const OfRank& each : ranks) {
     const OperationSample& counts = *each.counts;
-    row.operations = std::max(row.operations, counts.operations);
-    row.bytes = std::max(row.bytes, counts.bytes);
-    const double more = (mean_of(counts) - mean_of(*quickest->counts)) * static_cast<double>(counts.operations);
+    const auto operations = static_cast<double>(counts.operations);
+    const double more = std::max(0.0, mean_of(counts) - mean_of(*quickest->counts)) * operations;
     row.lasted += seconds(counts.lasted_us);
-    row.waited += std::max(seconds(counts.waited_us), more);
+    row.waited += std::max({0.0, seconds(counts.waited_us) - least_wait * operations, more});
     excess += more;
   }
   const auto count = static_cast<double>(ranks.size());

@@ -17,8 +17,8 @@ struct OperationRow {
   std::uint64_t operations = 0;
   std::uint64_t bytes = 0;
   double lasted = 0;
-  // Of these, the time for slower ranks: what libhvd has measured, or what a rank took longer than the quickest one,
-  // because all ranks leave an operation together.
+  // Of these, the time for slower ranks: what libhvd has measured, less what the rank that waited least had to wait, or
+  // what a rank took longer than the quickest one, because all ranks leave an operation together.
   double waited = 0;
   // The rank that came last, as far as sums can say: it spent least time in the operations. -1: none stands out.
   int slowest = -1;

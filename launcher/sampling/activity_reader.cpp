@@ -22,6 +22,7 @@ namespace hvd::launch {
 namespace {
 
 constexpr int kLongestPause = 16;
+constexpr double kMostUs = 1e15;  // thirty years
 
 // PageCopy has the same bytes as a page, in memory that only this process has.
 struct PageCopy {
@@ -79,7 +80,10 @@ std::string kind_text(OpKind kind) {
 OperationSample counts_of(const ActivityPage& page, std::size_t kind, double us) {
   const ActivityCounts& counts = page.counts.at(kind);
   const ActivityCounts& quick = page.quick.at(kind);
-  const auto time = [us](std::uint64_t ticks) { return static_cast<std::uint64_t>(static_cast<double>(ticks) * us); };
+  // The numbers are the rank's own, so that a product may be larger than any time.
+  const auto time = [us](std::uint64_t ticks) {
+    return static_cast<std::uint64_t>(std::min(static_cast<double>(ticks) * us, kMostUs));
+  };
   return {kind_text(static_cast<OpKind>(kind)), counts.operations + quick.operations, counts.bytes + quick.bytes,
           time(counts.lasted_ticks + quick.lasted_ticks), time(counts.waited_ticks)};
 }
@@ -123,6 +127,18 @@ void add(RuntimeSample& sum, const RuntimeSample& more) {
   }
 }
 
+// Two clocks that are compared anew give other times for the same ticks, by a little: times never go back.
+void keep_growing(RuntimeSample& sample, RuntimeSample& last) {
+  for (std::size_t i = 0, at = 0; i < last.kinds.size() && at < sample.kinds.size(); ++at) {
+    if (sample.kinds[at].kind == last.kinds[i].kind) {
+      sample.kinds[at].lasted_us = std::max(sample.kinds[at].lasted_us, last.kinds[i].lasted_us);
+      sample.kinds[at].waited_us = std::max(sample.kinds[at].waited_us, last.kinds[i].waited_us);
+      ++i;
+    }
+  }
+  last = sample;
+}
+
 // Calls `take` with each page that the process has open.
 template <typename Take>
 void each_page(pid_t process, const Take& take) {
@@ -161,9 +177,12 @@ std::optional<RuntimeSample> ActivityReader::read(pid_t root, const std::vector<
     const auto last = read_once(page.file.get());
     if (!last || last->page().has_ended != 0) {
       if (last) {
-        add(page.past, sample_of(*last, *last));
+        RuntimeSample ended = sample_of(*last, *last);
+        keep_growing(ended, page.last);
+        add(page.past, ended);
       }
       page.file.reset();
+      page.last = RuntimeSample();
       page.pause = page.until_look = 0;
     }
   }
@@ -181,6 +200,7 @@ std::optional<RuntimeSample> ActivityReader::read(pid_t root, const std::vector<
     return std::nullopt;
   }
   RuntimeSample sample = sample_of(*first, *second);
+  keep_growing(sample, page.last);
   add(sample, page.past);
   return sample;
 }

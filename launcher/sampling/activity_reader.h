@@ -31,6 +31,7 @@ class ActivityReader {
     // What the pages before have counted: a rank that leaves its job and joins it again has a new page, and counts
     // never go back.
     RuntimeSample past;
+    RuntimeSample last;  // of this page, as told
   };
 
   static void look(Page& page, const std::vector<pid_t>& processes);

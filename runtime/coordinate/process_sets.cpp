@@ -21,21 +21,20 @@ void count_step(SetCounters& counters, std::span<PendingOp* const> ops, std::uin
   SetCounters::Step step;
   const std::uint64_t now = ticks_now();
   step.move_ticks = ticks_between(began, now);
-  std::uint64_t asked_at = 0;  // when this rank had asked for all of them
   for (const PendingOp* op : ops) {
     if (op->asked_at == 0) {
       continue;  // a stand-in, which this rank did not ask for
     }
     step.kind = op->what.kind;
-    asked_at = std::max(asked_at, op->asked_at);
+    step.asked_at = std::max(step.asked_at, op->asked_at);
     ++step.operations;
     step.bytes += has_no_tensor(op->what.kind) ? 0 : input_bytes(op->what);
     step.negotiate_ticks += ticks_between(op->asked_at, known_at);
     step.wait_ticks += ticks_between(known_at, began);
   }
-  if (asked_at != 0) {
-    step.lasted_ticks = ticks_between(asked_at, now);
-    step.waited_ticks = ticks_between(asked_at, known_at);
+  if (step.asked_at != 0) {
+    step.known_at = known_at;
+    step.ended_at = now;
   }
   counters.add(step);
 }

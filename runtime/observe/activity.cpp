@@ -50,8 +50,10 @@ void Activity::add(const Step& step) {
   ActivityCounts& counts = page_->counts[static_cast<std::size_t>(step.kind)];
   raise(counts.operations, step.operations);
   raise(counts.bytes, step.bytes);
-  raise(counts.lasted_ticks, step.lasted_ticks);
-  raise(counts.waited_ticks, step.waited_ticks);
+  const std::uint64_t from = std::max(step.asked_at, last_ended_at_);
+  last_ended_at_ = std::max(last_ended_at_, step.ended_at);
+  raise(counts.lasted_ticks, ticks_between(from, step.ended_at));
+  raise(counts.waited_ticks, ticks_between(from, step.known_at));
 }
 
 void Activity::show(OpKind kind, std::string_view name, std::uint64_t asked_at_ticks) {

@@ -27,8 +27,9 @@ class Activity {
     OpKind kind = OpKind::kAllreduce;
     std::uint64_t operations = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t lasted_ticks = 0;
-    std::uint64_t waited_ticks = 0;
+    std::uint64_t asked_at = 0;  // ticks: when this rank had asked for all of them ...
+    std::uint64_t known_at = 0;  // ... when all ranks had ...
+    std::uint64_t ended_at = 0;  // ... and when the step was done
   };
   void add(const Step& step);
   // The next quick operation of this kind is to be timed. The smallest ones last less than a microsecond, so a clock is
@@ -50,7 +51,8 @@ class Activity {
   void clear();
 
  private:
-  static constexpr std::uint64_t kQuickPerClock = 16;
+  // A prime, so that a loop of several operations does not time the same one each time.
+  static constexpr std::uint64_t kQuickPerClock = 17;
 
   using Count = std::atomic<std::uint64_t>;
   static void raise(Count& count, std::uint64_t by) {
@@ -60,8 +62,9 @@ class Activity {
   void write(std::string_view operation, std::string_view tensor, std::uint64_t asked_ns);
 
   const TickScale scale_;
-  ActivityPage own_;            // where there is no shared memory
-  ActivityPage* page_ = &own_;  // in memory that readers can find, if that can be had
+  std::uint64_t last_ended_at_ = 0;  // add() only
+  ActivityPage own_;                 // where there is no shared memory
+  ActivityPage* page_ = &own_;       // in memory that readers can find, if that can be had
   Fd memory_;
 };
 

@@ -18,8 +18,8 @@ namespace hvd {
 struct ActivityCounts {
   std::atomic<std::uint64_t> operations = 0;  // finished without error
   std::atomic<std::uint64_t> bytes = 0;       // of their inputs
-  // From when this rank had asked for all operations of a step until the step was done, or, on a device, launched.
-  // Fused operations share a step.
+  // From when this rank had asked for all operations of a step, and the step before was done, until this one was done,
+  // or, on a device, launched. Fused operations share a step.
   std::atomic<std::uint64_t> lasted_ticks = 0;
   std::atomic<std::uint64_t> waited_ticks = 0;  // of these, until the other ranks had asked too
 };
@@ -36,8 +36,8 @@ struct ActivityPage {
   std::uint64_t opened_ns = 0;                        // CLOCK_MONOTONIC
   std::uint64_t opened_ticks = 0;                     // at the same time (ticks.h)
   std::array<ActivityCounts, kOpKindCount> counts{};  // by OpKind
-  // The same for operations of the quick path, which another thread may write. Only every 16th of them reads a clock,
-  // and counts for 16; how much of it was waiting is not known.
+  // The same for operations of the quick path, which another thread may write. Only every 17th of them reads a clock,
+  // and counts for 17; how much of it was waiting is not known.
   std::array<ActivityCounts, kOpKindCount> quick{};
 
   // The oldest operation that this rank waits for; of operations that nobody needs to wait for nothing is known.

@@ -6,7 +6,7 @@ void SetCounters::add(const Step& step) {
   raise(operations_, step.operations);
   raise(steps_, 1);
   raise(bytes_, step.bytes);
-  activity_->add({step.kind, step.operations, step.bytes, step.lasted_ticks, step.waited_ticks});
+  activity_->add({step.kind, step.operations, step.bytes, step.asked_at, step.known_at, step.ended_at});
   raise(negotiate_ticks_, step.negotiate_ticks);
   raise(wait_ticks_, step.wait_ticks);
   raise(move_ticks_, step.move_ticks);

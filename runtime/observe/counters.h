@@ -42,9 +42,10 @@ class SetCounters {
     std::uint64_t negotiate_ticks = 0;
     std::uint64_t wait_ticks = 0;
     std::uint64_t move_ticks = 0;
-    // Of the step, not summed over its operations: see ActivityCounts.
-    std::uint64_t lasted_ticks = 0;
-    std::uint64_t waited_ticks = 0;
+    // Of the step, not summed over its operations: see Activity::Step.
+    std::uint64_t asked_at = 0;
+    std::uint64_t known_at = 0;
+    std::uint64_t ended_at = 0;
   };
   void add(const Step& step);
   // Adds an operation that took the quick path; `lasted_ticks` is 0 unless times_quick() asked for it. One thread at a

@@ -38,6 +38,10 @@ TEST_CASE(
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].slowest == 1);
   CHECK(rows[0].waited == doctest::Approx((8.5 + 0.01 + 8) / 3));
+  // Where all wait alike, nobody is slow.
+  const auto equal = operation_table(
+      ranks_with({{{"allreduce", 10, 8, 1'000'000, 800'000}}, {{"allreduce", 10, 8, 1'000'000, 800'000}}}));
+  CHECK((equal[0].waited == 0 && equal[0].slowest == -1));
 }
 
 TEST_CASE("operations: no rank is named for a small difference, nor one that has joined late") {
@@ -45,7 +49,7 @@ TEST_CASE("operations: no rank is named for a small difference, nor one that has
             .slowest == -1);
   CHECK(operation_table(ranks_with({{{"allreduce", 9, 8, 100, 0}}, {{"allreduce", 9, 8, 10'000, 0}}}))[0].slowest ==
         -1);
-  CHECK(operation_table(ranks_with({{{"allreduce", 100, 8, 1'000'000, 0}}, {{"allreduce", 10, 8, 100'000, 0}}}))[0]
+  CHECK(operation_table(ranks_with({{{"allreduce", 10'000, 8, 100'000'000, 0}}, {{"allreduce", 5, 8, 5'000, 0}}}))[0]
             .slowest == -1);
 }
 

@@ -22,7 +22,7 @@ std::optional<RuntimeSample> read(ActivityReader& reader) {
 
 TEST_CASE("what libhvd says of itself is read: counts, and the operation that the rank waits for") {
   Activity activity(0);
-  activity.add({OpKind::kAllreduce, 3, 300, 50, 20});
+  activity.add({OpKind::kAllreduce, 3, 300, 50, 70, 100});
   activity.add_quick(OpKind::kBarrier, 4, 0);
   ActivityReader reader;
   auto sample = read(reader);
@@ -46,7 +46,7 @@ TEST_CASE("what libhvd says of itself is read: counts, and the operation that th
   CHECK(read(reader)->operation.empty());
 }
 
-TEST_CASE("times of operations by kind: all of a step's, and sixteen times that of a quick one that was timed") {
+TEST_CASE("times of operations by kind: all of a step's, and seventeen times that of a quick one that was timed") {
   Activity activity(0);
   const std::uint64_t began = ticks_now();
   const auto start = std::chrono::steady_clock::now();
@@ -54,37 +54,44 @@ TEST_CASE("times of operations by kind: all of a step's, and sixteen times that 
   }
   const std::uint64_t ticks = ticks_now() - began;
   const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  activity.add({OpKind::kAllgather, 1, 8, ticks, ticks / 2});
+  activity.add({OpKind::kAllgather, 1, 8, began, began + ticks / 2, began + ticks});
+  // Asked for at the same time: its time begins at the end of the one before.
+  activity.add({OpKind::kBroadcast, 1, 8, began, began + ticks / 2, began + ticks + ticks / 2});
   CHECK(activity.times_quick(OpKind::kAllreduce));
   activity.add_quick(OpKind::kAllreduce, 4, ticks);
   CHECK_FALSE(activity.times_quick(OpKind::kAllreduce));
   CHECK(activity.times_quick(OpKind::kBarrier));
-  for (int i = 0; i < 15; ++i) {
+  for (int i = 0; i < 16; ++i) {
     activity.add_quick(OpKind::kAllreduce, 4, 0);
   }
   CHECK(activity.times_quick(OpKind::kAllreduce));
   ActivityReader reader;
   const auto sample = read(reader);
-  REQUIRE((sample && sample->kinds.size() == 2));
+  REQUIRE((sample && sample->kinds.size() == 3));
   const OperationSample& quick = sample->kinds[0];
   const OperationSample& engine = sample->kinds[1];
-  CHECK((quick.kind == "allreduce" && quick.operations == 16 && quick.bytes == 64 && quick.waited_us == 0));
-  CHECK(static_cast<double>(quick.lasted_us) == doctest::Approx(16 * us).epsilon(0.3));
+  CHECK((quick.kind == "allreduce" && quick.operations == 17 && quick.bytes == 68 && quick.waited_us == 0));
+  CHECK(static_cast<double>(quick.lasted_us) == doctest::Approx(17 * us).epsilon(0.3));
   CHECK(static_cast<double>(engine.lasted_us) == doctest::Approx(us).epsilon(0.3));
   CHECK(static_cast<double>(engine.waited_us) == doctest::Approx(us / 2).epsilon(0.3));
+  CHECK(static_cast<double>(sample->kinds[2].lasted_us) == doctest::Approx(us / 2).epsilon(0.3));
+  CHECK(sample->kinds[2].waited_us == 0);
+  for (int i = 0; i < 100; ++i) {
+    CHECK(read(reader)->kinds[1].lasted_us >= engine.lasted_us);
+  }
 }
 
 TEST_CASE("a rank that leaves its job and joins it again goes on counting, and none is read where none is") {
   ActivityReader reader;
   CHECK(!read(reader));
   auto activity = std::make_unique<Activity>(0);
-  activity->add({OpKind::kAllreduce, 5, 50, 0, 0});
+  activity->add({OpKind::kAllreduce, 5, 50, 0, 0, 0});
   CHECK(read(reader)->operations == 5);
   activity.reset();
   CHECK(!read(reader));
   Activity next(0);
-  next.add({OpKind::kAllreduce, 2, 20, 0, 0});
-  next.add({OpKind::kAllgather, 1, 8, 0, 0});
+  next.add({OpKind::kAllreduce, 2, 20, 0, 0, 0});
+  next.add({OpKind::kAllgather, 1, 8, 0, 0, 0});
   const auto sample = read(reader);
   REQUIRE(sample);
   CHECK(sample->operations == 8);

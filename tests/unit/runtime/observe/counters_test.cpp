@@ -10,8 +10,8 @@ using namespace hvd;
 TEST_CASE("steps add up, by process set") {
   Counters counters(0);
   CHECK_FALSE(counters.read(0));
-  counters.of(0)->add({OpKind::kAllreduce, 3, 300, 10, 20, 30, 0, 0});
-  counters.of(0)->add({OpKind::kBroadcast, 1, 5, 1, 2, 3, 0, 0});
+  counters.of(0)->add({OpKind::kAllreduce, 3, 300, 10, 20, 30, 0, 0, 0});
+  counters.of(0)->add({OpKind::kBroadcast, 1, 5, 1, 2, 3, 0, 0, 0});
   counters.of(0)->add_failures(2);
   counters.of(7)->add_quick(OpKind::kBarrier, 1, 0);
   const auto values = counters.of(0)->read(0.5);
@@ -33,7 +33,7 @@ TEST_CASE("a reader beside the writer sees numbers that only grow") {
   SetCounters& set = *kept;
   std::thread writer([&set] {
     for (int i = 0; i < 20000; ++i) {
-      set.add({OpKind::kAllreduce, 1, 8, 1, 1, 1, 0, 0});
+      set.add({OpKind::kAllreduce, 1, 8, 1, 1, 1, 0, 0, 0});
     }
   });
   std::uint64_t last = 0;
