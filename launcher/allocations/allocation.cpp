@@ -70,9 +70,9 @@ FoundAllocation find_allocation(const Surroundings& here, std::string_view word)
     }
     if (!word.empty()) {
       const bool is_set = !value_in(here.environment, kind.variable).empty();
-      return Error(Code::kInvalid, "--engine " + std::string(word) + ": " + kind.variable +
+      return Error(Code::kInvalid, std::string(word) + " was asked for, but " + kind.variable +
                                        (is_set ? " speaks of no job of several hosts" : " is not set") +
-                                       "; run hvdrun within " + kind.place + ", or leave --engine out");
+                                       "; run hvdrun within " + kind.place + ", or do not ask for it");
     }
   }
   return std::optional<Allocation>();

@@ -26,7 +26,7 @@ struct StepKind {
   bool chooses_nodes = false;
   // One agent on each node of the placement; they call at the place.
   EngineCommand (*command)(const Placement&, const StepOptions&, const CallPlace&, const CallKey&) = nullptr;
-  // What the environment says of the job's time limit, at so many seconds since 1970; null: nothing.
+  // Returns what the environment says of the job's time limit, at so many seconds since 1970; null: it says nothing.
   std::string (*end_text)(const std::vector<std::string>& environment, long long now_s) = nullptr;
 };
 

@@ -20,7 +20,7 @@ struct WatchMessage {
   static Result<WatchMessage> decode(std::string_view body);
 };
 
-// What a rank's operations of one kind have come to.
+// OperationSample says what a rank's operations of one kind have come to.
 struct OperationSample {
   std::string kind;              // "allreduce"
   std::uint64_t operations = 0;  // finished
@@ -31,7 +31,7 @@ struct OperationSample {
   static void fields(auto& m, auto& walk) { walk(m.kind, m.operations, m.bytes, m.lasted_us, m.waited_us); }
 };
 
-// What a rank's libhvd says of itself.
+// RuntimeSample is what a rank's libhvd says of itself.
 struct RuntimeSample {
   std::uint64_t operations = 0;        // finished
   std::uint64_t bytes = 0;             // of their inputs

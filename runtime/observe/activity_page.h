@@ -14,11 +14,11 @@
 
 namespace hvd {
 
-// What one kind of operation has come to. Its writer is one thread at a time.
+// ActivityCounts says what one kind of operation has come to. One thread at a time writes it.
 struct ActivityCounts {
   std::atomic<std::uint64_t> operations = 0;  // finished without error
   std::atomic<std::uint64_t> bytes = 0;       // of their inputs
-  // From when this rank had asked for all operations of a step, and the step before was done, until this one was done,
+  // A step lasts from when this rank had asked for all its operations, and the step before was done, until it is done
   // or, on a device, launched. Fused operations share a step.
   std::atomic<std::uint64_t> lasted_ticks = 0;
   std::atomic<std::uint64_t> waited_ticks = 0;  // of these, until the other ranks had asked too

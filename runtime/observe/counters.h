@@ -42,7 +42,7 @@ class SetCounters {
     std::uint64_t negotiate_ticks = 0;
     std::uint64_t wait_ticks = 0;
     std::uint64_t move_ticks = 0;
-    // Of the step, not summed over its operations: see Activity::Step.
+    // These times are those of the step, not summed over its operations; see Activity::Step.
     std::uint64_t asked_at = 0;
     std::uint64_t known_at = 0;
     std::uint64_t ended_at = 0;

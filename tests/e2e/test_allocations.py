@@ -198,8 +198,8 @@ def test_a_job_that_is_known_by_half_is_one_line_and_starts_nothing(variables, w
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (["--engine", "pbs"], "--engine pbs: PBS_JOBID is not set"),
-    (["--launcher", "slurm"], "--engine slurm: SLURM_JOB_ID is not set"),
+    (["--engine", "pbs"], "pbs was asked for, but PBS_JOBID is not set"),
+    (["--launcher", "slurm"], "slurm was asked for, but SLURM_JOB_ID is not set"),
     (["--engine", "pbs", "-H", "a"], "--engine pbs takes the hosts of the job in which hvdrun runs"),
     (["--engine", "pbs", "--launcher", "mpi"], "exclude each other"),
     (["--engine", "slurm", "--launcher", "ssh"], "exclude each other"),

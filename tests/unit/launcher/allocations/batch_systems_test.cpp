@@ -206,8 +206,8 @@ TEST_CASE("an engine that the user insists on must be there") {
   const EngineJob job({"HOME=/root"});
   CHECK(job.said() == "none");
   CHECK(job.said("pbs") ==
-        "--engine pbs: PBS_JOBID is not set; run hvdrun within a job of qsub, or leave --engine out");
+        "pbs was asked for, but PBS_JOBID is not set; run hvdrun within a job of qsub, or do not ask for it");
   for (const std::string& word : engine_words()) {
-    CHECK(job.said(word).find("--engine " + word + ": ") == 0);
+    CHECK(job.said(word).find(word + " was asked for, but ") == 0);
   }
 }

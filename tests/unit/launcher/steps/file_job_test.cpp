@@ -12,18 +12,13 @@
 #include "launcher/state/exit_codes.h"
 #include "launcher/steps/job_step.h"
 #include "tests/multi/thread_job.h"
+#include "tests/support/silence.h"
 
 using namespace hvd;          // NOLINT(google-build-using-namespace)
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using namespace std::chrono_literals;
 
 namespace {
-
-class Silence final : public JobReporter {
- public:
-  Lines on(const JobNews& /*news*/) override { return {}; }
-  [[nodiscard]] std::string status() const override { return ""; }
-};
 
 // How a step ends; -1: without a failure, or with all nodes.
 struct End {
@@ -53,7 +48,7 @@ struct Steps {
     take((step.records == nullptr ? "cleaning" : step.name) + (" on " + hosts));
     check_programs_of(step);
     JobState state(placement);
-    const auto reporter = step.report_by(std::make_unique<Silence>(), placement);
+    const auto reporter = step.report_by(std::make_unique<test::Silence>(), placement);
     for (const NodePlan& node : placement.nodes) {
       state.on(NodeReady{node.index});
     }

@@ -10,18 +10,13 @@
 
 #include "launcher/job/host_list.h"
 #include "launcher/state/exit_codes.h"
+#include "tests/support/silence.h"
 
 using namespace hvd;          // NOLINT(google-build-using-namespace)
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using namespace std::chrono_literals;
 
 namespace {
-
-class Silence final : public JobReporter {
- public:
-  Lines on(const JobNews& /*news*/) override { return {}; }
-  [[nodiscard]] std::string status() const override { return ""; }
-};
 
 // How a start ends; -1: without a failure, or with all nodes.
 struct End {
@@ -56,7 +51,7 @@ struct Starts {
         state.on(NodeDone{node.index});
       }
     }
-    step.report_by(std::make_unique<Silence>(), placement)->on(news::Ended{state, 1s});
+    step.report_by(std::make_unique<test::Silence>(), placement)->on(news::Ended{state, 1s});
     return state.exit_code();
   }
 
