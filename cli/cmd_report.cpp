@@ -32,7 +32,7 @@ namespace {
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
 constexpr auto kLook = std::chrono::seconds(1);
-constexpr std::int64_t kNewestEnded = 100;
+constexpr std::int64_t kListedEnded = 100;
 constexpr std::size_t kTokenBytes = 16;
 constexpr std::size_t kMostPage = std::size_t{256} << 20U;
 
@@ -92,7 +92,7 @@ class ServiceJobs {
     HVD_TRY_ASSIGN(view.clusters, place_.store.clusters());
     HVD_TRY_ASSIGN(view.jobs, place_.store.active_jobs());
     std::reverse(view.jobs.begin(), view.jobs.end());
-    HVD_TRY_ASSIGN(std::vector<JobRecord> ended, place_.store.ended_jobs(kNewestEnded));
+    HVD_TRY_ASSIGN(std::vector<JobRecord> ended, place_.store.ended_jobs(kListedEnded));
     // As ps knew them last: the engine itself may take a minute to answer.
     HVD_TRY_ASSIGN(const std::vector<JobRecord> of_engines, place_.engine_jobs.all());
     for (const JobRecord& job : of_engines) {

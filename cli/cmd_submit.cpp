@@ -11,6 +11,7 @@
 #include "cli/options/job_settings.h"
 #include "cli/service_commands.h"
 #include "launcher/jobfile/job_file.h"
+#include "launcher/service/job_record.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
 
@@ -20,10 +21,6 @@ namespace {
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
 constexpr auto kLockTime = std::chrono::seconds(30);
-
-bool is_number(const std::string& name) {
-  return std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
 
 Result<void> check_flags(const Flags& flags) {
   if (flags.job_file.empty()) {
@@ -36,7 +33,7 @@ Result<void> check_flags(const Flags& flags) {
     return Error(Code::kInvalid,
                  "--stdin " + shown_text(flags.input) + ": a submitted job outlives what would be read");
   }
-  if (!flags.job_name.empty() && is_number(flags.job_name)) {
+  if (!flags.job_name.empty() && is_job_number(flags.job_name)) {
     return Error(Code::kInvalid,
                  "--name " + shown_text(flags.job_name) + ": a number would be taken for another job's; add a letter");
   }
@@ -56,7 +53,7 @@ JobRecord record_of(const CliOptions& options, const Cluster& cluster) {
   const JobRun& run = *options.file;
   JobRecord record;
   record.uuid = run.options.uuid;
-  record.name = is_number(run.job.name) ? "job-" + run.job.name : run.job.name;
+  record.name = is_job_number(run.job.name) ? "job-" + run.job.name : run.job.name;
   record.cluster = cluster.name;
   record.experiment = run.job.experiment;
   record.tool = tool_type(run.job.tool.kind);

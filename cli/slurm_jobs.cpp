@@ -15,14 +15,14 @@ namespace {
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
-constexpr auto kAnswerTime = std::chrono::seconds(60);
+constexpr auto kSlurmAnswer = std::chrono::seconds(60);
 
 std::string number_of(const JobRecord& job) {
   return job.engine_job.substr(job.engine_job.find(':') + 1);
 }
 
 Result<std::string> answer_of(const std::vector<std::string>& words) {
-  return output_of(words, own_environment(), Deadline::after(kAnswerTime));
+  return output_of(words, own_environment(), Deadline::after(kSlurmAnswer));
 }
 
 // Returns the exit code that hvdrun left at its end; nothing: it left none.

@@ -5,19 +5,16 @@
 
 #include "cli/options/job_settings.h"
 #include "cli/service_place.h"
+#include "launcher/service/job_record.h"
 
 namespace hvd::cli {
 namespace {
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
-bool is_number(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-}
-
 // A submitted job is also known by its number, which only its record has.
 std::string uuid_of_number(const std::string& reference) {
-  if (!is_number(reference)) {
+  if (!is_job_number(reference)) {
     return "";
   }
   auto place = ServicePlace::open();

@@ -27,8 +27,6 @@ const std::map<std::string, launch::ContainerChoice> kContainers = {{"", launch:
                                                                     {"docker", launch::ContainerChoice::kDocker},
                                                                     {"apptainer", launch::ContainerChoice::kApptainer},
                                                                     {"none", launch::ContainerChoice::kNone}};
-const std::map<std::string, launch::GpuMode> kGpuModes = {
-    {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
 
 std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
   for (const std::string& entry : environment) {
@@ -120,7 +118,7 @@ Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobS
     job.timeout = file.timeout;
   }
   if (!file.gpus.empty() && flags.gpus == "local") {
-    job.gpus = kGpuModes.at(file.gpus);
+    job.gpus = gpu_mode_of(file.gpus);
   }
   job.argv = {"bash"};
   for (const std::string& text : file.hidden) {

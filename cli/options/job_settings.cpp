@@ -37,8 +37,6 @@ constexpr double kDefaultElasticTimeoutS = 600;
 constexpr int kDefaultRestarts = 10;
 constexpr std::size_t kMostToken = 4096;
 constexpr Duration kForEver = std::chrono::hours(24 * 365);  // longer than any job
-const std::map<std::string, launch::GpuMode> kGpuModes = {
-    {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
 const std::map<std::string, launch::BindMode> kBindModes = {
     {"none", launch::BindMode::kNone}, {"core", launch::BindMode::kCore}, {"numa", launch::BindMode::kNuma}};
 
@@ -433,6 +431,10 @@ Result<std::string> agent_path() {
   return path;
 }
 
+launch::GpuMode gpu_mode_of(const std::string& word) {
+  return word == "local" ? launch::GpuMode::kLocal : word == "one" ? launch::GpuMode::kOne : launch::GpuMode::kNone;
+}
+
 std::vector<std::string> own_environment() {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -476,7 +478,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.argv = flags.command;
   job.interfaces = flags.interfaces;
   job.open_files = open_files_limit();
-  job.gpus = kGpuModes.at(flags.gpus);
+  job.gpus = gpu_mode_of(flags.gpus);
   job.bind = kBindModes.at(flags.bind);
   HVD_TRY(apply_input(flags.input, job));
   job.start_timeout = seconds_of(start_timeout_s);

@@ -17,6 +17,9 @@ Result<launch::JobSpec> make_job(const Flags& flags);
 // Returns the path of the agent, which is installed beside hvdrun.
 Result<std::string> agent_path();
 
+// Of "local", "one" or "none", which the parsers let through.
+launch::GpuMode gpu_mode_of(const std::string& word);
+
 // Returns "NAME=value" entries.
 std::vector<std::string> own_environment();
 

@@ -26,9 +26,7 @@ Result<std::string> answer_of(const Allocation& found, const Surroundings& here,
   if (!answer.ok()) {
     return half_known(found, "'" + shown + "' does not say its hosts: " + answer.error().message());
   }
-  std::string text = std::move(answer).value();
-  text.erase(text.find_last_not_of(" \n") + 1);
-  return text;
+  return std::string(trimmed(answer.value()));
 }
 
 // Gives each host as many slots as it has GPUs, where all have as many.

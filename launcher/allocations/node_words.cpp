@@ -10,7 +10,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{16} << 20U;
+constexpr std::size_t kMostFileBytes = std::size_t{16} << 20U;
 constexpr std::size_t kShownHosts = 4;
 
 bool is_host_name(std::string_view name) {
@@ -48,7 +48,7 @@ std::vector<std::string> words_between(std::string_view text, std::string_view s
 
 Result<std::vector<std::string>> lines_of(const Allocation& found, const std::string& variable,
                                           const std::string& file) {
-  const auto text = read_text_file(file, variable, kMostBytes);
+  const auto text = read_text_file(file, variable, kMostFileBytes);
   if (!text.ok()) {
     return half_known(found, text.error().message());
   }

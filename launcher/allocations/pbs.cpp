@@ -17,12 +17,12 @@ namespace {
 Result<void> take_gpus(const Surroundings& here, Allocation& found) {
   constexpr std::string_view kMark = "-gpu";
   constexpr int kMostGpus = 1024;
-  constexpr std::size_t kMostBytes = std::size_t{16} << 20U;
+  constexpr std::size_t kMostGpuFile = std::size_t{16} << 20U;
   const std::string file = value_in(here.environment, "PBS_GPUFILE");
   if (file.empty()) {
     return {};
   }
-  const auto text = read_text_file(file, "PBS_GPUFILE", kMostBytes);
+  const auto text = read_text_file(file, "PBS_GPUFILE", kMostGpuFile);
   if (!text.ok()) {
     return half_known(found, text.error().message());
   }

@@ -9,7 +9,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
+constexpr std::size_t kMostDescription = std::size_t{1} << 20U;
 
 Result<std::vector<std::string>> texts_of(const Allocation& found, const std::string& variable, const DocValue* list) {
   std::vector<std::string> texts;
@@ -36,7 +36,7 @@ FoundAllocation find_sagemaker(const Surroundings& here) {
   }
   if (text.empty()) {  // a container without SageMaker's own toolkit
     found.slots_from = "resourceconfig.json";
-    auto read = read_text_file(here.cloud_file, "TRAINING_JOB_NAME names a job, but its description", kMostBytes);
+    auto read = read_text_file(here.cloud_file, "TRAINING_JOB_NAME names a job, but its description", kMostDescription);
     if (!read.ok()) {
       return half_known(found, read.error().message());
     }

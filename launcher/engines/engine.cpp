@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launcher/process/descendants.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -21,11 +22,6 @@ bool says_nothing(const std::string& line) {
   return line.find_first_not_of(" \t-=") == std::string::npos;
 }
 
-std::string trimmed(const std::string& line) {
-  const auto first = line.find_first_not_of(" \t");
-  return first == std::string::npos ? "" : line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
-}
-
 }  // namespace
 
 std::string first_paragraph(const std::vector<std::string>& lines) {
@@ -33,7 +29,7 @@ std::string first_paragraph(const std::vector<std::string>& lines) {
   std::size_t count = 0;
   for (const std::string& line : lines) {
     if (!says_nothing(line)) {
-      text += (text.empty() ? "" : " ") + trimmed(line);
+      add_to_list(text, trimmed(line), " ");
       if (++count == kMostQuotedLines) {
         break;
       }

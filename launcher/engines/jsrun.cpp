@@ -7,7 +7,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr const char* kName = "jsrun";
+constexpr const char* kJsrun = "jsrun";
 
 }  // namespace
 
@@ -23,10 +23,10 @@ StepKind jsrun_step() {
 EngineCommand jsrun_command(const Placement& placement, const StepOptions& options, const CallPlace& place,
                             const CallKey& key) {
   EngineCommand command;
-  command.name = kName;
+  command.name = kJsrun;
   command.open_files = options.open_files;
   // Nothing is bound: an agent sees all that the job has on the node, and divides it among its ranks.
-  command.argv = {kName,
+  command.argv = {kJsrun,
                   "--nrs",
                   std::to_string(placement.nodes.size()),
                   "--rs_per_host",
@@ -39,7 +39,7 @@ EngineCommand jsrun_command(const Placement& placement, const StepOptions& optio
                   "ALL_GPUS",
                   "--bind",
                   "none"};
-  const std::vector<std::string> program = call_words(options.agent_path, kName, place);
+  const std::vector<std::string> program = call_words(options.agent_path, kJsrun, place);
   command.argv.insert(command.argv.end(), program.begin(), program.end());
   for (const std::string& entry : options.environment) {
     if (!is_outer_launcher_variable(entry.substr(0, entry.find('=')))) {

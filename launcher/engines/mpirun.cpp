@@ -11,7 +11,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr const char* kName = "mpirun";
+constexpr const char* kMpirun = "mpirun";
 constexpr auto kVersionTime = std::chrono::seconds(20);
 constexpr int kOldestMajor = 4;
 constexpr const char* kInstall = "install Open MPI 4 or later (Debian: openmpi-bin)";
@@ -79,7 +79,7 @@ bool is_users_setting(std::string_view entry, const std::vector<std::string>& en
 
 std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOptions& options,
                                       const CallPlace& place) {
-  std::vector<std::string> words = {kName};
+  std::vector<std::string> words = {kMpirun};
   if (options.is_root) {
     words.emplace_back("--allow-run-as-root");
   }
@@ -101,7 +101,7 @@ std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOp
   // to be safe even so.
   words.insert(words.end(), {"-x", kCallSecretVariable});
   words.insert(words.end(), options.args.begin(), options.args.end());
-  const std::vector<std::string> program = call_words(options.agent_path, kName, place);
+  const std::vector<std::string> program = call_words(options.agent_path, kMpirun, place);
   words.insert(words.end(), program.begin(), program.end());
   return words;
 }
@@ -109,7 +109,7 @@ std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOp
 EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& options, const CallPlace& place,
                              const CallKey& key) {
   EngineCommand command;
-  command.name = kName;
+  command.name = kMpirun;
   command.open_files = options.open_files;
   command.argv = mpirun_words(placement, options, place);
   for (const std::string& entry : options.environment) {
@@ -174,7 +174,7 @@ Result<std::string> open_mpi_in(std::string_view version_output) {
 }
 
 Result<std::string> find_open_mpi(const std::vector<std::string>& environment) {
-  const auto output = output_of({kName, "--version"}, environment, Deadline::after(kVersionTime));
+  const auto output = output_of({kMpirun, "--version"}, environment, Deadline::after(kVersionTime));
   if (!output.ok()) {
     return Error(Code::kNotFound, output.error().message() + "; " + kInstall);
   }

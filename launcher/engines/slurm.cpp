@@ -13,7 +13,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr const char* kName = "srun";
+constexpr const char* kSrun = "srun";
 // srun says so of --cpu-bind=none where no processes are bound anyway.
 constexpr std::string_view kNoBinding = "lacks support for cpu binding";
 
@@ -52,13 +52,13 @@ EngineCommand srun_command(const Placement& placement, const StepOptions& option
     add_to_list(names, node.host.name, ",");
   }
   EngineCommand command;
-  command.name = kName;
+  command.name = kSrun;
   command.open_files = options.open_files;
   // --overlap: another step may use the nodes too. --no-kill, --kill-on-bad-exit=0: hvdrun alone judges what a failure
   // means. Nothing is bound: a step sees all that the job has on the node, and the agent divides it. The environment
   // travels, as Slurm's users expect.
   command.argv = {
-      kName,          "--nodes=" + nodes, "--ntasks=" + nodes,    "--ntasks-per-node=1", "--nodelist=" + names,
+      kSrun,          "--nodes=" + nodes, "--ntasks=" + nodes,    "--ntasks-per-node=1", "--nodelist=" + names,
       "--overlap",    "--no-kill",        "--kill-on-bad-exit=0", "--mpi=none",          "--cpu-bind=none",
       "--export=ALL", "--input=all",      "--job-name=hvdrun"};
   const std::vector<std::string> program = call_words(options.agent_path, "slurm", place);

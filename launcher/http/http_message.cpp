@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "runtime/base/text.h"
+
 namespace hvd::launch {
 
 std::optional<HttpRequest> parse_http_request(std::string_view head) {
@@ -29,8 +31,7 @@ std::string_view http_header(std::string_view head, std::string_view name) {
           return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
         });
     if (is_it) {
-      const std::size_t first = line.find_first_not_of(" \t", name.size() + 1);
-      return first == std::string_view::npos ? "" : line.substr(first, line.find_last_not_of(" \t") - first + 1);
+      return trimmed(line.substr(name.size() + 1));
     }
   }
   return "";

@@ -71,9 +71,7 @@ Result<HostList> parse_hostfile(std::string_view text, const std::string& file) 
   HostList hosts;
   std::size_t line_number = 0;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::vector<Word> words = words_of(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::vector<Word> words = words_of(take_until(text, '\n'));
     ++line_number;
     if (words.empty()) {
       continue;

@@ -11,9 +11,7 @@ namespace {
 using Type = Field::Type;
 
 constexpr std::int64_t kMostNodes = 100'000;
-constexpr std::int64_t kMostProcesses = 1'000'000;
 
-constexpr std::array<const char*, 3> kPriorities = {"low", "normal", "high"};
 constexpr std::array<const char*, 3> kBackends = {"TCP", "Gloo", "MPI"};
 constexpr std::array<const char*, 2> kLanguages = {"BrainScript", "Python"};
 
@@ -166,10 +164,10 @@ constexpr std::array kJobFields = {
     Field{"cluster", Type::kMap, "the service's cluster", false, &kCluster},
     Field{"experimentName", Type::kText, "of 2017 and 2018-03-01"},
     Field{"location", Type::kText, "of 2017"}};
-constexpr Schema kJob = {"properties", kJobFields};
+constexpr Schema kProperties = {"properties", kJobFields};
 
 constexpr std::array kFileFields = {Field{"$schema", Type::kText, "for editors"},
-                                    Field{"properties", Type::kMap, "the job", true, &kJob}};
+                                    Field{"properties", Type::kMap, "the job", true, &kProperties}};
 constexpr Schema kFile = {"a Batch AI job file", kFileFields};
 
 }  // namespace

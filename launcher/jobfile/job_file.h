@@ -2,6 +2,7 @@
 // against hosts yet. Value type; made by read_job_file(). A supervisor needs nothing else of the file.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +17,11 @@
 #include "runtime/base/result.h"
 
 namespace hvd::launch {
+
+// A count above this is a typing error.
+inline constexpr int kMostProcesses = 1'000'000;
+// What a file may say of a job's urgency.
+inline constexpr std::array<const char*, 3> kPriorities = {"low", "normal", "high"};
 
 // Toolkit is one of Batch AI's toolkits; it decides which processes are started, and by whom.
 enum class Toolkit : std::uint8_t {

@@ -19,7 +19,6 @@ void spread(int count, JobProcess::Role role, int nodes, std::vector<JobProcess>
 }
 
 // More processes are a typing error, and would take all memory; what the nodes can hold is checked later.
-constexpr int kMostProcesses = 1'000'000;
 
 Result<int> process_count(const JobFile& job, int wanted) {
   if (job.tool.kind == Toolkit::kCustom) {

@@ -9,7 +9,6 @@ namespace {
 using Type = Field::Type;
 
 constexpr std::array<const char*, 3> kGpuWords = {"local", "one", "none"};
-constexpr std::array<const char*, 3> kPriorities = {"low", "normal", "high"};
 
 constexpr std::array kFields = {
     Field{"$schema", Type::kText, "for editors"},
@@ -37,12 +36,12 @@ constexpr std::array kFields = {
     Field{"timeout", Type::kTextOrNumber, "longest run: seconds, or as in 1:30:00, 90m, 7d"},
     Field{"hosts", Type::kTexts, "hosts as in -H, a list or a text; -H and --hostfile win"},
     Field{"priority", Type::kText, "among jobs that wait", false, nullptr, 0, 0, kPriorities}};
-constexpr Schema kJob = {"a job file", kFields};
+constexpr Schema kJobFile = {"a job file", kFields};
 
 }  // namespace
 
 const Schema& native_schema() {
-  return kJob;
+  return kJobFile;
 }
 
 }  // namespace hvd::launch

@@ -17,11 +17,7 @@ constexpr std::size_t kMostErrors = 4U << 10U;
 
 // Returns the last line that is not empty, which mostly says why a program failed.
 std::string last_line(std::string_view text) {
-  const auto end = text.find_last_not_of(" \t\r\n");
-  if (end == std::string_view::npos) {
-    return "";
-  }
-  text = text.substr(0, end + 1);
+  text = trimmed(text);
   const auto begin = text.find_last_of('\n');
   return shown_text(begin == std::string_view::npos ? text : text.substr(begin + 1));
 }

@@ -8,12 +8,6 @@
 namespace hvd::launch {
 namespace {
 
-std::string_view without_comment(std::string_view line) {
-  line = line.substr(0, line.find('#'));
-  const auto begin = line.find_first_not_of(" \t\r");
-  return begin == std::string_view::npos ? "" : line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
-}
-
 // True for "node1:4", "[fe80::1]:4" and "node1 slots=4".
 bool says_slots(std::string_view line) {
   const auto bracket = line.rfind(']');
@@ -27,9 +21,8 @@ Result<OfferedHosts> parse_offered_hosts(std::string_view text, int slots, const
   OfferedHosts offered;
   std::size_t line_number = 0;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string line(without_comment(text.substr(0, end)));
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view whole = take_until(text, '\n');
+    std::string line(trimmed(whole.substr(0, whole.find('#'))));
     ++line_number;
     if (line.empty()) {
       continue;

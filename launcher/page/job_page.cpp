@@ -61,7 +61,7 @@ figcaption{font-size:13px}
 // Beyond so many ranks, rows are too low for a name beside them.
 constexpr std::size_t kMostNamedRows = 64;
 constexpr std::size_t kMostRowsOfHalfHeight = 512;
-constexpr double kWidth = 1000;  // of a drawing, in its own units
+constexpr double kBarsWidth = 1000;  // of a drawing, in its own units
 
 // Returns a step at which an axis of this length has at most six names.
 double tick_step(double length) {
@@ -199,7 +199,7 @@ class PageWriter {
     out_ += "</section>\n";
   }
 
-  [[nodiscard]] double x_of(double seconds) const { return std::clamp(seconds / length_, 0.0, 1.0) * kWidth; }
+  [[nodiscard]] double x_of(double seconds) const { return std::clamp(seconds / length_, 0.0, 1.0) * kBarsWidth; }
   [[nodiscard]] bool has_named_rows() const { return history_.ranks().size() <= kMostNamedRows; }
   [[nodiscard]] bool is_first_failure(int rank) const { return history_.failure() && history_.failure()->rank == rank; }
 
@@ -289,7 +289,7 @@ class PageWriter {
   [[nodiscard]] std::string rect(const std::string& look, double from, double to, double top, double height) const {
     // What is too short to be seen is drawn as wide as a line.
     const double width = std::max(x_of(to) - x_of(from), 1.5);
-    return "<rect class=\"" + look + "\" x=\"" + fixed_text(std::min(x_of(from), kWidth - width), 1) + "\" y=\"" +
+    return "<rect class=\"" + look + "\" x=\"" + fixed_text(std::min(x_of(from), kBarsWidth - width), 1) + "\" y=\"" +
            fixed_text(top, 0) + "\" width=\"" + fixed_text(width, 1) + "\" height=\"" + fixed_text(height, 0) + "\">";
   }
   [[nodiscard]] std::string line(const std::string& look, double at, double height) const {

@@ -11,7 +11,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr double kWidth = 240;  // of a drawing, in its own units
+constexpr double kCurveWidth = 240;  // of a drawing, in its own units
 constexpr double kHeight = 40;
 
 std::string amount(double bytes) {
@@ -48,7 +48,7 @@ class Drawing {
         is_down = false;
         continue;
       }
-      const double x = std::clamp(times_[i] / length_, 0.0, 1.0) * kWidth;
+      const double x = std::clamp(times_[i] / length_, 0.0, 1.0) * kCurveWidth;
       const double y = kHeight - 1 - std::clamp(static_cast<double>(curve[i]) / most, 0.0, 1.0) * (kHeight - 2);
       path += (is_down ? "L" : "M") + fixed_text(x, 0) + " " + fixed_text(y, 0);
       is_down = true;

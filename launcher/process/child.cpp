@@ -17,7 +17,7 @@ constexpr std::size_t kReadBytes = 64U << 10U;
 // One turn of the loop reads at most so much per pipe, so that one noisy process cannot starve the others.
 constexpr std::size_t kTurnBytes = 256U << 10U;
 // A killed process has this time to be gone. One in a hung system call is left.
-constexpr Duration kKillTime = std::chrono::seconds(2);
+constexpr Duration kReapTime = std::chrono::seconds(2);
 
 // Returns what stands in a pipe now, which is all that an ended process has written. The process may have made the pipe
 // far larger than a turn (F_SETPIPE_SZ), and others that still write to it may never stop.
@@ -79,7 +79,7 @@ Child::~Child() {
     signal(end_signal_);
   }
   if (!options_.is_reaped_elsewhere) {
-    await_exit(Deadline::after(end_signal_ == SIGKILL ? kKillTime : Duration::zero()));
+    await_exit(Deadline::after(end_signal_ == SIGKILL ? kReapTime : Duration::zero()));
   }
 }
 

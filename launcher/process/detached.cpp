@@ -11,10 +11,10 @@ namespace hvd::launch {
 namespace {
 
 // The process between us and the program reports a failure in at most so many bytes.
-constexpr std::size_t kMostWords = 4096;
+constexpr std::size_t kMostErrorBytes = 4096;
 
 std::string read_words(int fd) {
-  std::string words(kMostWords, '\0');
+  std::string words(kMostErrorBytes, '\0');
   std::size_t size = 0;
   while (size < words.size()) {
     const ssize_t got = ::read(fd, words.data() + size, words.size() - size);
@@ -46,7 +46,7 @@ Result<void> spawn_detached(SpawnOptions options) {
     if (!started.ok()) {
       const std::string& text = started.error().message();
       [[maybe_unused]] const auto written =
-          ::write(words.write_end.get(), text.data(), std::min(text.size(), kMostWords));
+          ::write(words.write_end.get(), text.data(), std::min(text.size(), kMostErrorBytes));
     }
     ::_exit(started.ok() ? 0 : 1);
   }

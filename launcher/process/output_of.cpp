@@ -10,7 +10,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::size_t kMostWords = 300;
+constexpr std::size_t kMostQuoted = 300;
 
 // Returns the last line that is not empty, without control characters, and its end if it is long.
 std::string last_line(const std::string& output) {
@@ -21,7 +21,7 @@ std::string last_line(const std::string& output) {
   const std::size_t before = output.rfind('\n', end);
   std::string line = output.substr(before == std::string::npos ? 0 : before + 1,
                                    end - (before == std::string::npos ? 0 : before + 1) + 1);
-  line.erase(0, line.size() - std::min(line.size(), kMostWords));
+  line.erase(0, line.size() - std::min(line.size(), kMostQuoted));
   std::replace_if(line.begin(), line.end(), [](char c) { return c >= 0 && c < ' '; }, ' ');
   return line;
 }

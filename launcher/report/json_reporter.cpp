@@ -39,7 +39,7 @@ std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-double seconds_of(Duration duration) {
+double rounded_seconds(Duration duration) {
   return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()) / 1000;
 }
 
@@ -147,14 +147,14 @@ Lines JsonReporter::lines_of(const news::NodeAway& gone) const {
   Json json = event("node_away", time_);
   put_node(json, placement_, gone.node);
   json["message"] = gone.why.message();
-  json["patience_seconds"] = seconds_of(gone.patience);
+  json["patience_seconds"] = rounded_seconds(gone.patience);
   return {line_of(json)};
 }
 
 Lines JsonReporter::lines_of(const news::NodeBack& back) const {
   Json json = event("node_back", time_);
   put_node(json, placement_, back.node);
-  json["away_seconds"] = seconds_of(back.away);
+  json["away_seconds"] = rounded_seconds(back.away);
   return {line_of(json)};
 }
 
@@ -261,7 +261,7 @@ Lines JsonReporter::lines_of(const news::Refused& refused) const {
 Lines JsonReporter::lines_of(const news::Ended& ended) const {
   Json json = event("job_ended", time_);
   json["exit_code"] = ended.state.exit_code();
-  json["seconds"] = seconds_of(ended.took);
+  json["seconds"] = rounded_seconds(ended.took);
   json["ranks"] = counts_of(ended.state);
   json["output_kept"] = ended.state.has_kept_all();
   if (ended.restarts > 0) {

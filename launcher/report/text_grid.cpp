@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/base/text.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -124,9 +126,7 @@ std::vector<std::string> wrapped(std::string_view first, std::string_view text, 
   std::size_t used = indent;
   bool has_word = false;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view word = take_until(text, ' ');
     if (word.empty()) {
       continue;
     }

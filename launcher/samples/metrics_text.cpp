@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "launcher/samples/operation_table.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -136,7 +138,6 @@ Maybe if_runs_us(const RankShown& rank, double value) {
 }
 
 constexpr double kMsPerSecond = 1000;
-constexpr double kUsPerSecond = 1e6;
 
 double number(std::uint64_t count) {
   return static_cast<double>(count);
@@ -162,10 +163,10 @@ void write_ranks(MetricsWriter& out) {
             [](const OperationSample& o) { return number(o.bytes); });
   out.kinds("hvdrun_rank_collective_seconds_total",
             "Time from when the rank had asked for operations until they ended.",
-            [](const OperationSample& o) { return number(o.lasted_us) / kUsPerSecond; });
+            [](const OperationSample& o) { return seconds_of_us(o.lasted_us); });
   out.kinds("hvdrun_rank_collective_wait_seconds_total",
             "Of this time, until the other ranks had asked too; not known of the quickest operations.",
-            [](const OperationSample& o) { return number(o.waited_us) / kUsPerSecond; });
+            [](const OperationSample& o) { return seconds_of_us(o.waited_us); });
   out.ranks("hvdrun_rank_collective_age_seconds", "gauge",
             "How long the operation that the rank is in has lasted; 0 where it is in none.",
             [](const RankShown& r) { return if_runs_us(r, number(r.used.runtime.for_ms) / kMsPerSecond); });

@@ -7,7 +7,6 @@
 namespace hvd::launch {
 namespace {
 
-constexpr double kUsPerSecond = 1e6;
 // The slowest rank is named where the others waited for so much of their time, and for so long, at least.
 constexpr double kNamedShare = 0.1;
 constexpr double kNamedSeconds = 0.05;
@@ -17,17 +16,13 @@ struct OfRank {
   const OperationSample* counts;
 };
 
-double seconds(std::uint64_t us) {
-  return static_cast<double>(us) / kUsPerSecond;
-}
-
 // Seconds in one operation, on the mean.
 double mean_of(const OperationSample& counts) {
-  return seconds(counts.lasted_us) / static_cast<double>(std::max<std::uint64_t>(counts.operations, 1));
+  return seconds_of_us(counts.lasted_us) / static_cast<double>(std::max<std::uint64_t>(counts.operations, 1));
 }
 
 double mean_wait_of(const OperationSample& counts) {
-  return seconds(counts.waited_us) / static_cast<double>(std::max<std::uint64_t>(counts.operations, 1));
+  return seconds_of_us(counts.waited_us) / static_cast<double>(std::max<std::uint64_t>(counts.operations, 1));
 }
 
 OperationRow row_of(const std::string& kind, const std::vector<OfRank>& ranks) {
@@ -54,8 +49,8 @@ OperationRow row_of(const std::string& kind, const std::vector<OfRank>& ranks) {
     const OperationSample& counts = *each.counts;
     const auto operations = static_cast<double>(counts.operations);
     const double more = std::max(0.0, mean_of(counts) - mean_of(*quickest->counts)) * operations;
-    row.lasted += seconds(counts.lasted_us);
-    row.waited += std::max({0.0, seconds(counts.waited_us) - least_wait * operations, more});
+    row.lasted += seconds_of_us(counts.lasted_us);
+    row.waited += std::max({0.0, seconds_of_us(counts.waited_us) - least_wait * operations, more});
     excess += more;
   }
   const auto count = static_cast<double>(ranks.size());

@@ -24,6 +24,10 @@ struct OperationRow {
   int slowest = -1;
 };
 
+inline double seconds_of_us(std::uint64_t us) {
+  return static_cast<double>(us) / 1e6;
+}
+
 // The kinds that took the most time come first. Empty: no rank has told anything.
 std::vector<OperationRow> operation_table(const JobPicture& job);
 

@@ -37,7 +37,7 @@ constexpr std::array kDefaultFields = {
 constexpr Schema kDefaults = {"the defaults of a cluster", kDefaultFields};
 
 // This table is not constexpr, because file_system_schema() is a function that runs at start-up.
-const std::array kFields = {
+const std::array kClusterFields = {
     Field{"$schema", Type::kText, "for editors"},
     Field{"hosts", Type::kTexts, "entries as in -H, with slots, SSH ports and GPUs: node1:4, node[2-4]:2222:2@0,1",
           true},
@@ -48,16 +48,11 @@ const std::array kFields = {
           &file_system_schema()},
     Field{"env", Type::kVariables, "environment variables of its jobs, as -x"},
     Field{"defaults", Type::kMap, "what a job has where its submit says nothing else", false, &kDefaults}};
-const Schema kCluster = {"a cluster's file", kFields};
+const Schema kCluster = {"a cluster's file", kClusterFields};
 
 std::string text_at(const DocValue& map, const char* key) {
   const DocValue* value = map.find(key);
   return value == nullptr ? "" : value->text;
-}
-
-bool is_plain_line(std::string_view text) {
-  return std::none_of(text.begin(), text.end(),
-                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 // Returns the length of the UTF-8 character at `at`; 0: there is none.

@@ -21,6 +21,9 @@ struct sqlite3;
 namespace hvd::launch {
 
 using SqlValue = std::variant<std::monostate, std::int64_t, std::string>;  // nothing: NULL
+inline SqlValue sql_number(int value) {
+  return static_cast<std::int64_t>(value);
+}
 
 class SqlRow {
  public:

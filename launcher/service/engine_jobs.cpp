@@ -5,11 +5,11 @@
 namespace hvd::launch {
 namespace {
 
-constexpr const char* kColumns =
+constexpr const char* kEngineColumns =
     "SELECT engine_job, uuid, name, tool, node_count, process_count, properties, state, created_ms, changed_ms,"
     " started_ms, ended_ms, exit_code, status, error_code, error_message, output, nodes FROM engine_job ";
 
-JobRecord record_of(const SqlRow& row) {
+JobRecord engine_record(const SqlRow& row) {
   JobRecord job;
   std::size_t at = 0;
   const auto integer = [&] { return row.integer(at++); };
@@ -35,10 +35,6 @@ JobRecord record_of(const SqlRow& row) {
   job.output = text();
   job.nodes = nodes_of_text(text());
   return job;
-}
-
-SqlValue number_of(int value) {
-  return static_cast<std::int64_t>(value);
 }
 
 }  // namespace
@@ -80,22 +76,22 @@ Result<void> EngineJobs::add(const JobRecord& job) {
   HVD_TRY(database_.change(
       "INSERT INTO engine_job(engine_job, uuid, name, tool, node_count, process_count, properties,"
       " state, created_ms, changed_ms, output) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
-      {job.engine_job, job.uuid, job.name, job.tool, number_of(job.node_count), number_of(job.process_count),
+      {job.engine_job, job.uuid, job.name, job.tool, sql_number(job.node_count), sql_number(job.process_count),
        job.properties, std::string(state_name(job.state)), job.created_ms, job.changed_ms, job.output}));
   return {};
 }
 
 Result<std::vector<JobRecord>> EngineJobs::all() {
-  HVD_TRY_ASSIGN(const auto rows, database_.query(std::string(kColumns) + "ORDER BY created_ms, rowid"));
+  HVD_TRY_ASSIGN(const auto rows, database_.query(std::string(kEngineColumns) + "ORDER BY created_ms, rowid"));
   std::vector<JobRecord> jobs;
-  std::transform(rows.begin(), rows.end(), std::back_inserter(jobs), record_of);
+  std::transform(rows.begin(), rows.end(), std::back_inserter(jobs), engine_record);
   return jobs;
 }
 
 Result<std::optional<JobRecord>> EngineJobs::find(const std::string& reference) {
-  HVD_TRY_ASSIGN(const auto rows,
-                 database_.query(std::string(kColumns) + "WHERE name = ? OR engine_job = ?", {reference, reference}));
-  return rows.empty() ? std::optional<JobRecord>() : std::optional(record_of(rows.front()));
+  HVD_TRY_ASSIGN(const auto rows, database_.query(std::string(kEngineColumns) + "WHERE name = ? OR engine_job = ?",
+                                                  {reference, reference}));
+  return rows.empty() ? std::optional<JobRecord>() : std::optional(engine_record(rows.front()));
 }
 
 Result<void> EngineJobs::update(const JobRecord& job) {
@@ -103,8 +99,8 @@ Result<void> EngineJobs::update(const JobRecord& job) {
       "UPDATE engine_job SET state = ?, changed_ms = ?, started_ms = ?, ended_ms = ?, exit_code = ?, status = ?,"
       " error_code = ?, error_message = ?, nodes = ? WHERE engine_job = ?",
       {std::string(state_name(job.state)), job.changed_ms, job.started_ms, job.ended_ms,
-       job.exit_code ? number_of(*job.exit_code) : SqlValue(), number_of(job.status), job.error.code, job.error.message,
-       nodes_text(job.nodes), job.engine_job}));
+       job.exit_code ? sql_number(*job.exit_code) : SqlValue(), sql_number(job.status), job.error.code,
+       job.error.message, nodes_text(job.nodes), job.engine_job}));
   return {};
 }
 

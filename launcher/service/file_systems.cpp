@@ -13,7 +13,7 @@ using Type = Field::Type;
 constexpr std::array<const char*, 9> kTypes = {"nfs",    "nfs4",  "cifs", "smb3",    "glusterfs",
                                                "lustre", "tmpfs", "bind", "blobfuse"};
 
-constexpr std::array kFields = {
+constexpr std::array kFileSystemFields = {
     Field{"name", Type::kText, "of the mount: its relativeMountPath in job files", true},
     Field{"type", Type::kText, "how it is mounted", true, nullptr, 0, 0, kTypes},
     Field{"source", Type::kText,
@@ -27,16 +27,11 @@ constexpr std::array kFields = {
           "the accountKey of the job file"},
     Field{"localDirectory", Type::kText,
           "directory of this machine that is the same, for the files of a job's output"}};
-constexpr Schema kSchema = {"a file system", kFields};
+constexpr Schema kFileSystem = {"a file system", kFileSystemFields};
 
 // The helpers of mount take passwords on their command lines by these words.
 constexpr std::array<std::string_view, 5> kPasswordWords = {"password", "pass=", "passwd", "credentials",
                                                             "account-key"};
-
-bool is_plain_line(std::string_view text) {
-  return std::none_of(text.begin(), text.end(),
-                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
-}
 
 class FileSystemReader {
  public:
@@ -122,8 +117,13 @@ bool lies_in(const std::string& name, const std::string& other) {
 
 }  // namespace
 
+bool is_plain_line(std::string_view text) {
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
 const Schema& file_system_schema() {
-  return kSchema;
+  return kFileSystem;
 }
 
 Result<std::vector<FileSystem>> read_file_systems(const DocValue& list, const std::string& file) {

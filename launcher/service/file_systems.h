@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/jobfile/document.h"
@@ -20,5 +21,8 @@ Result<std::vector<FileSystem>> read_file_systems(const DocValue& list, const st
 
 // Returns the keys and values of a file system as they are written in the file; never a password.
 std::vector<std::pair<std::string, std::string>> file_system_keys(const FileSystem& system);
+
+// True for text without line ends and other control characters.
+bool is_plain_line(std::string_view text);
 
 }  // namespace hvd::launch

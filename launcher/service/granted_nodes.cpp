@@ -11,9 +11,9 @@
 namespace hvd::launch {
 namespace {
 
-constexpr auto kLongestWait = std::chrono::hours(1);
-constexpr auto kWithoutWatch = std::chrono::seconds(3);
-constexpr auto kAfterError = std::chrono::seconds(1);
+constexpr auto kLongestSleep = std::chrono::hours(1);
+constexpr auto kPollWithoutWatch = std::chrono::seconds(3);
+constexpr auto kRetryAfter = std::chrono::seconds(1);
 // A process that wakes us may be about to die, which frees its lock, and what it had, a moment later.
 constexpr auto kLookOnceMore = std::chrono::seconds(1);
 
@@ -73,15 +73,15 @@ void GrantedNodes::look() {
   if (!next.ok() && std::exchange(told_, next.error().message()) != next.error().message()) {
     handlers_.on_trouble("which nodes the job has cannot be read: " + told_);
   }
-  Duration wait = next.ok() ? next.value() : Duration(kAfterError);
-  wait = watch_id_ == 0 ? std::min<Duration>(wait, kWithoutWatch) : wait;
+  Duration wait = next.ok() ? next.value() : Duration(kRetryAfter);
+  wait = watch_id_ == 0 ? std::min<Duration>(wait, kPollWithoutWatch) : wait;
   look_in(was_woken ? std::min<Duration>(wait, kLookOnceMore) : wait);
 }
 
 Result<Duration> GrantedNodes::update() {
   HVD_TRY_ASSIGN(JobRecord own, store_.job(job_));
   if (own.state != ExecutionState::kRunning) {
-    return Duration(kLongestWait);
+    return Duration(kLongestSleep);
   }
   const auto count = [&own] { return static_cast<int>(own.nodes.size()); };
   if (count() < own.max_nodes) {
@@ -114,11 +114,11 @@ Result<Duration> GrantedNodes::update() {
   }
   HVD_TRY_ASSIGN(const std::int64_t idle_ms, store_.next_idle_ms(own.cluster));
   if (idle_ms == 0) {
-    return Duration(kLongestWait);
+    return Duration(kLongestSleep);
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto left = std::chrono::milliseconds(idle_ms) - std::chrono::duration_cast<std::chrono::milliseconds>(now);
-  return std::clamp<Duration>(left, std::chrono::milliseconds(1), kLongestWait);
+  return std::clamp<Duration>(left, std::chrono::milliseconds(1), kLongestSleep);
 }
 
 }  // namespace hvd::launch

@@ -160,6 +160,11 @@ Json execution_info(const JobRecord& record) {
 
 }  // namespace
 
+bool is_job_number(std::string_view reference) {
+  return !reference.empty() &&
+         std::all_of(reference.begin(), reference.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 const char* state_name(ExecutionState state) {
   return kStates[static_cast<std::size_t>(state)];
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,9 @@ std::optional<ExecutionState> state_of(const std::string& name);
 inline bool has_ended(ExecutionState state) {
   return state == ExecutionState::kSucceeded || state == ExecutionState::kFailed;
 }
+
+// True for what can only be a job's number, so that no job has it as its name.
+bool is_job_number(std::string_view reference);
 
 // Phase says how far a job has come, because that decides what the death of its supervisor means.
 enum class Phase : std::uint8_t {

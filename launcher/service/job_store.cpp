@@ -11,7 +11,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::int64_t kSchema = 2;
+constexpr std::int64_t kSchemaVersion = 2;
 constexpr auto kOpenTime = std::chrono::seconds(30);
 
 constexpr const char* kTables =
@@ -87,7 +87,7 @@ Result<void> JobStore::prepare(const StateDir& dir) {
     return rows.empty() ? 0 : rows.front().integer(0);
   };
   HVD_TRY_ASSIGN(std::int64_t version, version_of());
-  if (version < kSchema) {
+  if (version < kSchemaVersion) {
     HVD_TRY(database_.in_transaction([this, &version_of]() -> Result<void> {
       HVD_TRY_ASSIGN(const std::int64_t now_there, version_of());
       return now_there == 0 ? database_.run(kTables) : now_there == 1 ? database_.run(kFromSchema1) : Result<void>();
@@ -96,10 +96,10 @@ Result<void> JobStore::prepare(const StateDir& dir) {
   }
   // Older programs, which know schema 1, leave this table alone.
   HVD_TRY(database_.run(engine_job_table()));
-  if (version != kSchema) {
+  if (version != kSchemaVersion) {
     return Error(Code::kInvalid, "the jobs' records (" + dir.database() + ") have schema " + std::to_string(version) +
                                      ", which a newer hvdrun has made; this one knows schema " +
-                                     std::to_string(kSchema) +
+                                     std::to_string(kSchemaVersion) +
                                      ": use the newer one, or set XDG_STATE_HOME to another place");
   }
   return {};

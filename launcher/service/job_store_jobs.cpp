@@ -7,7 +7,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr const char* kColumns =
+constexpr const char* kJobColumns =
     "SELECT id, uuid, name, cluster, experiment, tool, node_count, process_count, priority, priority_word, segment,"
     " properties, state, phase, created_ms, changed_ms, started_ms, ended_ms, exit_code, status, error_code,"
     " error_message, error_details, output, nodes, rank_files, attempts, pid, pid_start, boot, leave_ms, is_local,"
@@ -18,7 +18,7 @@ constexpr const char* kActive = "state IN ('queued', 'running', 'terminating')";
 // otherwise be restarted for ever.
 constexpr std::int64_t kMostAttempts = 20;
 
-JobRecord record_of(const SqlRow& row) {
+JobRecord job_record(const SqlRow& row) {
   JobRecord job;
   std::size_t at = 0;
   const auto integer = [&] { return row.integer(at++); };
@@ -61,10 +61,6 @@ JobRecord record_of(const SqlRow& row) {
   return job;
 }
 
-SqlValue number_of(int value) {
-  return static_cast<std::int64_t>(value);
-}
-
 Error no_job(const std::string& reference) {
   return Error(Code::kNotFound,
                "there is no job '" + shown_text(reference) + "'; hvdrun ps --all shows those that there are");
@@ -73,10 +69,10 @@ Error no_job(const std::string& reference) {
 }  // namespace
 
 Result<std::vector<JobRecord>> JobStore::select_jobs(const std::string& rest, const std::vector<SqlValue>& arguments) {
-  HVD_TRY_ASSIGN(const auto rows, database_.query(kColumns + rest, arguments));
+  HVD_TRY_ASSIGN(const auto rows, database_.query(kJobColumns + rest, arguments));
   std::vector<JobRecord> jobs;
   jobs.reserve(rows.size());
-  std::transform(rows.begin(), rows.end(), std::back_inserter(jobs), record_of);
+  std::transform(rows.begin(), rows.end(), std::back_inserter(jobs), job_record);
   return jobs;
 }
 
@@ -120,10 +116,10 @@ Result<JobRecord> JobStore::add_job(JobRecord job, bool is_named) {
         "INSERT INTO job(uuid, name, cluster, experiment, tool, node_count, process_count, priority, priority_word,"
         " segment, properties, state, phase, created_ms, changed_ms, leave_ms, min_nodes, max_nodes)"
         " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        {job.uuid, job.name, job.cluster, job.experiment, job.tool, number_of(job.node_count),
-         number_of(job.process_count), number_of(job.priority), job.priority_word, job.segment, job.properties,
+        {job.uuid, job.name, job.cluster, job.experiment, job.tool, sql_number(job.node_count),
+         sql_number(job.process_count), sql_number(job.priority), job.priority_word, job.segment, job.properties,
          std::string(state_name(job.state)), std::int64_t{0}, job.created_ms, job.changed_ms, job.leave_ms,
-         number_of(job.min_nodes), number_of(job.max_nodes)}));
+         sql_number(job.min_nodes), sql_number(job.max_nodes)}));
     job.id = database_.last_id();
     return job;
   });
@@ -286,8 +282,8 @@ Result<std::optional<JobRecord>> JobStore::claim(std::int64_t id, const Claimant
     HVD_TRY(database_.change(
         "UPDATE job SET state = 'running', phase = ?, started_ms = ?, changed_ms = ?, nodes = ?, pid = ?,"
         " pid_start = ?, boot = ?, attempts = attempts + 1 WHERE id = ?",
-        {number_of(static_cast<int>(Phase::kClaimed)), own.started_ms, own.changed_ms, nodes_text(own.nodes),
-         number_of(claimant.pid), claimant.pid_start, claimant.boot, id}));
+        {sql_number(static_cast<int>(Phase::kClaimed)), own.started_ms, own.changed_ms, nodes_text(own.nodes),
+         sql_number(claimant.pid), claimant.pid_start, claimant.boot, id}));
     return std::optional<JobRecord>(std::move(own));
   });
 }
@@ -301,7 +297,7 @@ Result<std::int64_t> JobStore::next_idle_ms(const std::string& cluster) {
 }
 
 Result<void> JobStore::set_phase(std::int64_t id, Phase phase) {
-  HVD_TRY(database_.change("UPDATE job SET phase = ? WHERE id = ?", {number_of(static_cast<int>(phase)), id}));
+  HVD_TRY(database_.change("UPDATE job SET phase = ? WHERE id = ?", {sql_number(static_cast<int>(phase)), id}));
   return {};
 }
 
@@ -341,8 +337,8 @@ Result<void> JobStore::write_end(std::int64_t id, const RecordedEnd& end) {
   HVD_TRY(database_.change(
       "UPDATE job SET state = ?, changed_ms = ?, ended_ms = ?, exit_code = ?, status = ?, error_code = ?,"
       " error_message = ?, error_details = ? WHERE id = ?",
-      {std::string(state_name(end.state)), now, now, end.exit_code ? number_of(*end.exit_code) : SqlValue(),
-       number_of(end.status), end.error.code, end.error.message, end.error.details, id}));
+      {std::string(state_name(end.state)), now, now, end.exit_code ? sql_number(*end.exit_code) : SqlValue(),
+       sql_number(end.status), end.error.code, end.error.message, end.error.details, id}));
   return {};
 }
 

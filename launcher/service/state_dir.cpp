@@ -25,7 +25,7 @@ constexpr mode_t kOwnFile = 0600;
 constexpr auto kWithoutWatch = std::chrono::seconds(2);
 // The kernel reports that a file is closed before it releases the lock on it. A process that looks at once may still
 // find it locked, so it looks again after this long.
-constexpr auto kLookOnceMore = std::chrono::seconds(1);
+constexpr auto kLockSettles = std::chrono::seconds(1);
 
 Error unusable(const std::string& path, int number) {
   return Error(Code::kResource, Error::from_errno("cannot make the folder " + path, number).message() +
@@ -197,7 +197,7 @@ bool FolderWatch::wait(Duration longest) {
     longest = std::min<Duration>(longest, kWithoutWatch);
   }
   if (was_woken_) {
-    longest = std::min<Duration>(longest, kLookOnceMore);
+    longest = std::min<Duration>(longest, kLockSettles);
   }
   const Deadline deadline = Deadline::after(longest);
   pollfd ready{fd_.get(), POLLIN, 0};  // poll(2) ignores a descriptor of -1

@@ -11,6 +11,7 @@
 
 #include "launcher/process/spawn.h"
 #include "launcher/survey/own_gpus.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -103,14 +104,10 @@ std::vector<std::size_t> chosen_of(const std::vector<AmdGpu>& gpus, const std::v
 std::vector<std::string> words_of(std::string_view list) {
   std::vector<std::string> words;
   while (!list.empty()) {
-    const std::size_t end = std::min(list.find(','), list.size());
-    std::string_view word = list.substr(0, end);
-    word.remove_prefix(std::min(word.find_first_not_of(' '), word.size()));
-    word = word.substr(0, word.find_last_not_of(' ') + 1);
+    const std::string_view word = trimmed(take_until(list, ','));
     if (!word.empty()) {
       words.emplace_back(word);
     }
-    list.remove_prefix(std::min(end + 1, list.size()));
   }
   return words;
 }

@@ -8,17 +8,12 @@
 
 #include "launcher/process/output_of.h"
 #include "launcher/process/spawn.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
-  const auto first = text.find_first_not_of(kBlank);
-  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
 
 // Returns the value of "Key: value" in one of the driver's files.
 std::string field_of(const fs::path& file, std::string_view key) {
@@ -112,9 +107,7 @@ std::vector<std::string> gpus_in_list(std::string_view nvidia_smi_output) {
   std::vector<std::string> gpus;
   std::string last_whole;  // the GPU whose instances follow
   while (!nvidia_smi_output.empty()) {
-    const std::size_t end = std::min(nvidia_smi_output.find('\n'), nvidia_smi_output.size());
-    const std::string_view line = nvidia_smi_output.substr(0, end);
-    nvidia_smi_output.remove_prefix(std::min(end + 1, nvidia_smi_output.size()));
+    const std::string_view line = take_until(nvidia_smi_output, '\n');
     constexpr std::string_view kMark = "(UUID: ";
     const auto begin = line.rfind(kMark);
     const auto close = line.rfind(')');

@@ -13,6 +13,7 @@
 #include "launcher/process/output_of.h"
 #include "launcher/process/own_process.h"
 #include "launcher/process/spawn.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -143,20 +144,6 @@ void take_gpus(const std::vector<std::string>& own, Duration patience, SoftwareS
   }
 }
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const auto first = text.find_first_not_of(kBlank);
-  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
-
-// Takes the next line off `text`.
-std::string_view take_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  const std::string_view line = trimmed(text.substr(0, end));
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return line;
-}
-
 }  // namespace
 
 void read_python_answer(std::string_view output, SoftwareSurvey& software) {
@@ -166,7 +153,7 @@ void read_python_answer(std::string_view output, SoftwareSurvey& software) {
       std::pair{std::string_view("horovod"), &software.horovod}};
   constexpr std::string_view kMark = "hvdrun.";
   while (!output.empty()) {
-    const std::string_view line = take_line(output);
+    const std::string_view line = trimmed(take_until(output, '\n'));
     if (line.substr(0, kMark.size()) != kMark) {
       continue;
     }
@@ -191,7 +178,7 @@ void read_python_answer(std::string_view output, SoftwareSurvey& software) {
 
 void read_gpu_answer(std::string_view output, SoftwareSurvey& software) {
   while (!output.empty()) {
-    const std::string_view line = take_line(output);
+    const std::string_view line = trimmed(take_until(output, '\n'));
     const auto last = line.rfind(',');
     const auto middle = last == std::string_view::npos || last == 0 ? last : line.rfind(',', last - 1);
     if (last == std::string_view::npos || middle == std::string_view::npos || middle == last) {
@@ -211,7 +198,7 @@ void read_gpu_answer(std::string_view output, SoftwareSurvey& software) {
 }
 
 std::string mpirun_version(std::string_view output) {
-  const std::string_view line = take_line(output);
+  const std::string_view line = trimmed(take_until(output, '\n'));
   constexpr std::string_view kOpenMpi = "(Open MPI) ";
   const auto mark = line.find(kOpenMpi);
   return mark == std::string_view::npos ? std::string(line)

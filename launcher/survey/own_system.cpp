@@ -18,6 +18,7 @@
 #include "launcher/survey/own_cgroup.h"
 #include "launcher/survey/own_cores.h"
 #include "launcher/survey/own_interfaces.h"
+#include "runtime/base/text.h"
 #include "runtime/io/socket.h"
 
 namespace hvd::launch {
@@ -30,14 +31,6 @@ std::string text_of(const fs::path& file) {
   std::ostringstream text;
   text << in.rdbuf();
   return std::move(text).str();
-}
-
-// Takes the next line off `text`, and returns it without its newline.
-std::string_view take_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return line;
 }
 
 // Reads "MemTotal:  8000000 kB" into bytes; 0 when it is not there.
@@ -98,7 +91,7 @@ void take_ports(SystemSurvey& system, const fs::path& root) {
 std::string pretty_name(std::string_view os_release) {
   constexpr std::string_view kKey = "PRETTY_NAME=";
   while (!os_release.empty()) {
-    std::string_view line = take_line(os_release);
+    std::string_view line = take_until(os_release, '\n');
     if (line.substr(0, kKey.size()) != kKey) {
       continue;
     }
@@ -111,7 +104,7 @@ std::string pretty_name(std::string_view os_release) {
 
 std::string address_in_hosts(std::string_view hosts, std::string_view name) {
   while (!hosts.empty()) {
-    const std::string_view line = take_line(hosts);
+    const std::string_view line = take_until(hosts, '\n');
     std::istringstream words{std::string(line.substr(0, line.find('#')))};
     std::string address;
     words >> address;
@@ -126,10 +119,10 @@ std::string address_in_hosts(std::string_view hosts, std::string_view name) {
 
 std::int32_t count_used_ports(std::string_view tcp_table, std::int32_t first, std::int32_t last) {
   std::set<std::int32_t> used;
-  take_line(tcp_table);  // the heading
+  take_until(tcp_table, '\n');  // the heading
   while (!tcp_table.empty()) {
     // "  0: 0100007F:1F90 00000000:0000 0A ..."
-    const std::string_view line = take_line(tcp_table);
+    const std::string_view line = take_until(tcp_table, '\n');
     const auto number = line.find(':');
     const auto colon = number == std::string_view::npos ? number : line.find(':', number + 1);
     if (colon == std::string_view::npos) {

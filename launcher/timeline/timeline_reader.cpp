@@ -18,12 +18,6 @@ constexpr std::string_view kNegotiate = "NEGOTIATE_";
 constexpr double kMicro = 1e-6;
 constexpr int kMostRank = 1'000'000'000;
 
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r\n");
-  const auto end = text.find_last_not_of(" \t\r\n");
-  return begin == std::string_view::npos ? std::string_view() : text.substr(begin, end - begin + 1);
-}
-
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

@@ -7,7 +7,7 @@ namespace hvd::launch {
 namespace {
 
 // So many entries take some milliseconds.
-constexpr std::size_t kPortion = 1000;
+constexpr std::size_t kWalkedPerTurn = 1000;
 constexpr std::size_t kListEntries = 1000;
 
 }  // namespace
@@ -43,7 +43,7 @@ void ResultSender::go_on() {
     send_bytes();
     return;
   }
-  walk_->look_on(kPortion);
+  walk_->look_on(kWalkedPerTurn);
   if (walk_->is_over() && walk_->found() == 0) {
     sink_.on_over();
     return;

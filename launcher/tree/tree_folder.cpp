@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMostFolders = 64;
 constexpr mode_t kOwnFolder = 0700;
-constexpr mode_t kOwnFile = 0600;
+constexpr mode_t kLockMode = 0600;
 
 struct FolderClose {
   void operator()(DIR* folder) const { ::closedir(folder); }
@@ -88,7 +88,7 @@ Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, con
     folder.files_path_ = folder.path_ + "/files";
     HVD_TRY(make_folder(folder.path_));
     const std::string lock_path = folder.path_ + "/lock";
-    folder.lock_ = Fd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnFile));
+    folder.lock_ = Fd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode));
     if (!folder.lock_.is_open()) {
       return sync_error(lock_path);
     }

@@ -9,7 +9,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr mode_t kOwnFile = 0600;
+constexpr mode_t kIndexMode = 0600;
 
 std::int64_t nanoseconds(const struct timespec& time) {
   return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
@@ -58,7 +58,7 @@ TreeIndex load_index(const std::string& path) {
 }
 
 Result<void> save_index(const std::string& path, const TreeIndex& index) {
-  return replace_file(path, encoded(index), kOwnFile);
+  return replace_file(path, encoded(index), kIndexMode);
 }
 
 }  // namespace hvd::launch

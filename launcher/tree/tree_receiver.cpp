@@ -18,7 +18,7 @@ constexpr auto kLockPause = std::chrono::milliseconds(20);
 // The launcher is told so often that this agent still waits for that, and hears at the end why it does no longer.
 constexpr int kPausesUntold = 50;
 constexpr int kMostPauses = 30'000;  // ten minutes
-constexpr std::size_t kPortion = 2000;
+constexpr std::size_t kCheckedPerTurn = 2000;
 // For less it is not worth to listen.
 constexpr std::uint64_t kWorthSharing = 1U << 20U;
 // The launcher is told of progress so often.
@@ -107,7 +107,7 @@ void TreeReceiver::take(int number) {
 // The index says that the folder is as offered; whether it still is so, the file system knows.
 void TreeReceiver::check() {
   const std::vector<WrittenEntry>& entries = folder_->index().entries;
-  const std::size_t end = std::min(entries.size(), checked_ + kPortion);
+  const std::size_t end = std::min(entries.size(), checked_ + kCheckedPerTurn);
   for (; checked_ < end; ++checked_) {
     struct stat status{};
     if (::fstatat(folder_->files(), entries[checked_].entry.path.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||

@@ -15,7 +15,7 @@ namespace hvd::launch {
 namespace {
 
 // So many entries take some milliseconds.
-constexpr std::size_t kPortion = 1000;
+constexpr std::size_t kWrittenPerTurn = 1000;
 constexpr mode_t kOwnRights = 0700;  // without these of its user, a folder could not be written to next time
 constexpr mode_t kOwnWrite = 0600;
 constexpr std::int64_t kSecond = 1'000'000'000;
@@ -65,7 +65,7 @@ void TreeWriter::skip() {
 }
 
 Result<bool> TreeWriter::prepare() {
-  for (std::size_t done = 0; done < kPortion; ++done) {
+  for (std::size_t done = 0; done < kWrittenPerTurn; ++done) {
     if (!gone_.empty()) {
       remove(*gone_.back());
       gone_.pop_back();

@@ -11,6 +11,7 @@
 
 #include "runtime/base/fd.h"
 #include "runtime/base/replace_file.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -19,13 +20,6 @@ constexpr std::string_view kFirstLine = "hvdrun join 1";
 // A machine has a few dozen addresses at most.
 constexpr std::size_t kMostBytes = 64U << 10U;
 constexpr std::size_t kMostAddresses = 256;
-
-std::string_view take_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return line;
-}
 
 }  // namespace
 
@@ -40,13 +34,13 @@ std::string join_file_text(const JoinFile& file) {
 
 Result<JoinFile> parse_join_file(std::string_view text) {
   const Error refused(Code::kInvalid, "it is no file that hvdrun --join-file has written");
-  if (take_line(text) != kFirstLine) {
+  if (take_until(text, '\n') != kFirstLine) {
     return refused;
   }
   JoinFile file;
   bool has_key = false;
   while (!text.empty()) {
-    const std::string_view line = take_line(text);
+    const std::string_view line = take_until(text, '\n');
     const std::size_t space = std::min(line.find(' '), line.size());
     const std::string_view name = line.substr(0, space);
     const std::string value(line.substr(std::min(space + 1, line.size())));

@@ -1,4 +1,5 @@
-// Small texts that every room makes or reads: whole numbers, lists, counts, durations, and bytes as hexadecimal digits.
+// Small texts that every room makes or reads: whole numbers, lines, lists, counts, durations, and bytes as hexadecimal
+// digits.
 // They stand here once, so that all of them refuse the same input.
 //
 // Pure. Thread: any.
@@ -31,6 +32,13 @@ std::optional<Number> parse_number(std::string_view text, Number low = std::nume
   }
   return number;
 }
+
+// Without the spaces, tabs and ends of lines at both ends; a part of `text`.
+std::string_view trimmed(std::string_view text);
+
+// Takes off `text` what stands before the next `end`, and `end` itself, and returns it: all of it where there is no
+// `end`.
+std::string_view take_until(std::string_view& text, char end);
 
 // Adds a word to a list in words: "a" becomes "a, b".
 void add_to_list(std::string& list, std::string_view word, std::string_view separator = ", ");

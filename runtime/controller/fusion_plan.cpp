@@ -49,10 +49,6 @@ std::int64_t count_of(const Tensor& tensor) {
   return static_cast<std::int64_t>(size_bytes_of(tensor.shape, tensor.dtype).value_or(0) / size_of(tensor.dtype));
 }
 
-std::size_t add(std::size_t a, std::size_t b) {
-  return a > SIZE_MAX - b ? SIZE_MAX : a + b;
-}
-
 bool has_room(const Response& response, std::size_t names, std::size_t first_dims) {
   return response.names.size() + names <= kMaxGroupTensors &&
          response.first_dims.size() + first_dims <= std::max(kMaxFirstDims, first_dims);
@@ -118,7 +114,7 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
     if (ready.request.kind == OpKind::kAllreduce) {
       unit.response.counts.push_back(count_of(tensor));
     }
-    unit.bytes = add(unit.bytes, bytes_of(tensor));
+    unit.bytes = sum_bytes(unit.bytes, bytes_of(tensor));
   }
 }
 

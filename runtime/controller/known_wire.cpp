@@ -28,14 +28,10 @@ void put(std::string& out, const PositionBits& bits) {
   out.append(reinterpret_cast<const char*>(bits.words().data()), bits.words().size_bytes());
 }
 
-Error refuse(const char* what) {
-  return Error(Code::kProtocol, std::string("malformed control message: ") + what);
-}
-
 Result<void> read_bits(ByteReader& in, PositionBits& into) {
   const std::uint32_t count = in.count(sizeof(std::uint64_t));
   if (!in.ok() || count == 0 || count > kMaxWords) {
-    return refuse("number of positions");
+    return malformed("number of positions");
   }
   into.clear();
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -44,7 +40,7 @@ Result<void> read_bits(ByteReader& in, PositionBits& into) {
     }
   }
   if (!in.finished() || into.words().size() != count) {
-    return refuse("positions");
+    return malformed("positions");
   }
   return {};
 }
@@ -58,7 +54,7 @@ Result<Remembered> read_remembered(ByteReader& in) {
   const std::uint32_t dims = in.count(sizeof(std::int64_t));
   if (!in.ok() || position >= kMaxPositions || one.name.empty() || one.name.size() > kMaxNameBytes || shared > 1 ||
       dims > control_wire::kMaxFirstDims) {
-    return refuse("what is to be remembered");
+    return malformed("what is to be remembered");
   }
   one.position = static_cast<std::int32_t>(position);
   one.is_shared = shared == 1;
@@ -126,7 +122,7 @@ Result<void> decode_hits(std::string_view body, KnownHits& into) {
   into.fusion_bytes = in.u64();
   const std::uint8_t fuses_groups = in.u8();
   if (!in.ok() || fuses_groups > 1) {
-    return refuse("how to fuse");
+    return malformed("how to fuse");
   }
   into.fuses_groups = fuses_groups == 1;
   return read_bits(in, into.bits);
@@ -141,7 +137,7 @@ Result<RememberedBatch> decode_remembered(std::string_view body) {
     HVD_TRY_ASSIGN(batch.items.emplace_back(), read_remembered(in));
   }
   if (!in.finished() || batch.items.empty()) {
-    return refuse("length of what is to be remembered");
+    return malformed("length of what is to be remembered");
   }
   return batch;
 }

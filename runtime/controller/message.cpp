@@ -100,10 +100,6 @@ void append_batches(std::string& out, std::uint16_t type, std::span<const T> bat
   }
 }
 
-Error refuse(const char* what) {
-  return Error(Code::kProtocol, std::string("malformed control message: ") + what);
-}
-
 bool is_name(const std::string& name) {
   return !name.empty() && name.size() <= kMaxNameBytes;
 }
@@ -114,7 +110,7 @@ Result<GroupTensor> read_tensor(ByteReader& in) {
   tensor.name = in.text();
   const std::uint32_t ndim = in.count(sizeof(std::int64_t));
   if (!in.ok() || !is_dtype(dtype) || !is_name(tensor.name) || ndim > kMaxDims) {
-    return refuse("type, name or shape of a request");
+    return malformed("type, name or shape of a request");
   }
   tensor.dtype = static_cast<Dtype>(dtype);
   for (std::uint32_t i = 0; i < ndim; ++i) {
@@ -124,10 +120,10 @@ Result<GroupTensor> read_tensor(ByteReader& in) {
   const std::uint8_t device = in.u8();
   tensor.is_device = device == 1;
   if (!in.ok() || device > 1) {
-    return refuse("place of a tensor");
+    return malformed("place of a tensor");
   }
   if (!size_bytes_of(tensor.shape, tensor.dtype)) {
-    return refuse("impossible shape of a request");
+    return malformed("impossible shape of a request");
   }
   return tensor;
 }
@@ -135,13 +131,13 @@ Result<GroupTensor> read_tensor(ByteReader& in) {
 Result<void> read_group(ByteReader& in, Request& request) {
   const std::uint32_t others = in.count(kMinTensorBytes);
   if (!in.ok() || others >= control_wire::kMaxGroupTensors || (others > 0 && !is_groupable(request.kind))) {
-    return refuse("number of tensors of a group");
+    return malformed("number of tensors of a group");
   }
   std::set<std::string> names = {request.name};
   for (std::uint32_t i = 0; i < others; ++i) {
     HVD_TRY_ASSIGN(GroupTensor tensor, read_tensor(in));
     if (!names.insert(tensor.name).second) {
-      return refuse("a name twice in a group");
+      return malformed("a name twice in a group");
     }
     request.group.push_back(std::move(tensor));
   }
@@ -160,7 +156,7 @@ Result<std::vector<std::int32_t>> read_set_numbers(ByteReader& in) {
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::int32_t number = in.i32();
     if (number < 0 || (i > 0 && number <= numbers.back())) {
-      return refuse("numbers of a process set");
+      return malformed("numbers of a process set");
     }
     numbers.push_back(number);
   }
@@ -172,7 +168,7 @@ Result<Request> read_request(ByteReader& in) {
   const std::int32_t process_set = in.i32();
   const std::uint8_t op = in.u8();
   if (!in.ok() || !is_op_kind(kind) || !is_reduce_op(op)) {
-    return refuse("kind or operator of a request");
+    return malformed("kind or operator of a request");
   }
   Request request;
   request.kind = static_cast<OpKind>(kind);
@@ -193,17 +189,17 @@ Result<Request> read_request(ByteReader& in) {
     are_possible = are_possible && is_possible(request.kind, request.op, tensor.dtype);
   }
   if (!are_possible) {
-    return refuse("operator of a request");
+    return malformed("operator of a request");
   }
   HVD_TRY_ASSIGN(request.numbers, read_set_numbers(in));
   if (!in.ok() || request.numbers.empty() == has_numbers(request.kind)) {
-    return refuse("numbers of a process set");
+    return malformed("numbers of a process set");
   }
   request.priority = in.i32();
   const std::uint8_t by_members = in.u8();
   request.by_members = by_members == 1;
   if (!in.ok() || by_members > 1 || (request.by_members && request.kind != OpKind::kSetAdd)) {
-    return refuse("priority or askers of a request");
+    return malformed("priority or askers of a request");
   }
   return request;
 }
@@ -213,7 +209,7 @@ Result<void> read_counts(ByteReader& in, Response& response) {
   const std::uint32_t counts = in.count(sizeof(std::int64_t));
   const bool may_have = response.kind == OpKind::kAllreduce && !response.is_error();
   if (!in.ok() || (counts != 0 && (!may_have || counts != response.names.size()))) {
-    return refuse("number of counts of a response");
+    return malformed("number of counts of a response");
   }
   for (std::uint32_t i = 0; i < counts; ++i) {
     response.counts.push_back(in.i64());
@@ -226,13 +222,13 @@ Result<void> read_counts(ByteReader& in, Response& response) {
   response.postscale = in.f64();
   if (!in.ok() || !is_dtype(dtype) || !is_reduce_op(op) || !std::isfinite(response.postscale) ||
       !is_possible(response.kind, static_cast<ReduceOp>(op), static_cast<Dtype>(dtype))) {
-    return refuse("type, operator or scale of a response");
+    return malformed("type, operator or scale of a response");
   }
   response.dtype = static_cast<Dtype>(dtype);
   response.op = static_cast<ReduceOp>(op);
   for (const std::int64_t count : response.counts) {
     if (!size_bytes_of(std::span(&count, 1), response.dtype)) {
-      return refuse("impossible count of a response");
+      return malformed("impossible count of a response");
     }
   }
   return {};
@@ -245,14 +241,14 @@ Result<Response> read_response(ByteReader& in, int size) {
   response.error_code = in.i32();
   response.error = in.text();
   if (!in.ok() || !is_op_kind(kind) || response.error_code < 0 || response.error_code > kLastCode) {
-    return refuse("kind or code of a response");
+    return malformed("kind or code of a response");
   }
   response.kind = static_cast<OpKind>(kind);
   const std::uint32_t names = in.count(sizeof(std::uint32_t));
   for (std::uint32_t i = 0; i < names; ++i) {
     response.names.push_back(in.text());
     if (!in.ok() || !is_name(response.names.back())) {
-      return refuse("name in a response");
+      return malformed("name in a response");
     }
   }
   const std::uint32_t dims = in.count(sizeof(std::int64_t));
@@ -264,7 +260,7 @@ Result<Response> read_response(ByteReader& in, int size) {
   // There must be as many for each name as the set has ranks; only the engine knows that number.
   const bool has_right_dims = has_dims ? dims != 0 && dims % std::max(names, 1U) == 0 : dims == 0;
   if (!in.ok() || names == 0 || (names > 1 && !may_be_fused) || !has_right_dims) {
-    return refuse("counts of a response");
+    return malformed("counts of a response");
   }
   HVD_TRY(read_counts(in, response));
   response.answer = in.i32();
@@ -276,22 +272,26 @@ Result<Response> read_response(ByteReader& in, int size) {
   response.is_device = device == 1;
   const bool may_be_on_device = !has_no_tensor(response.kind) && !response.is_error() && !response.is_shared;
   if (shared > 1 || (response.is_shared && !may_be_shared) || device > 1 || (response.is_device && !may_be_on_device)) {
-    return refuse("place of a response");
+    return malformed("place of a response");
   }
   if (!in.ok() || (is_join && (response.answer < 0 || response.answer >= size))) {
-    return refuse("answer of a response");
+    return malformed("answer of a response");
   }
   if (response.kind == OpKind::kSetAdd) {
     HVD_TRY_ASSIGN(response.numbers, read_set_numbers(in));
     const bool has_ranks = !response.numbers.empty();
     if (!in.ok() || (has_ranks && (response.is_error() || response.numbers.back() >= size))) {
-      return refuse("ranks of a response");
+      return malformed("ranks of a response");
     }
   }
   return response;
 }
 
 }  // namespace
+
+Error malformed(const char* what) {
+  return Error(Code::kProtocol, std::string("malformed control message: ") + what);
+}
 
 void append_requests(std::string& out, const std::vector<Request>& batch) {
   append_batches(out, control_wire::kRequests, std::span(batch), &write_request);
@@ -318,7 +318,7 @@ Result<std::vector<Request>> decode_requests(std::string_view body) {
     batch.push_back(std::move(request));
   }
   if (!in.finished()) {
-    return refuse("length of a list of requests");
+    return malformed("length of a list of requests");
   }
   return batch;
 }
@@ -332,7 +332,7 @@ Result<std::vector<Response>> decode_responses(std::string_view body, int size) 
     batch.push_back(std::move(response));
   }
   if (!in.finished()) {
-    return refuse("length of a list of responses");
+    return malformed("length of a list of responses");
   }
   return batch;
 }
@@ -341,7 +341,7 @@ Result<int> decode_shutdown(std::string_view body, int size) {
   ByteReader in(body);
   const std::int32_t rank = in.i32();
   if (!in.finished() || rank < 0 || rank >= size) {
-    return refuse("rank of a shutdown");
+    return malformed("rank of a shutdown");
   }
   return static_cast<int>(rank);
 }
@@ -350,7 +350,7 @@ Result<std::string> decode_abort(std::string_view body) {
   ByteReader in(body);
   std::string cause = in.text();
   if (!in.finished() || cause.size() > kMaxCauseBytes) {
-    return refuse("cause of an abort");
+    return malformed("cause of an abort");
   }
   return cause;
 }

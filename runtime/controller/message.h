@@ -126,6 +126,9 @@ void append_responses(std::string& out, std::span<const Response> batch);
 void append_shutdown(std::string& out, int rank);
 void append_abort(std::string& out, std::string_view cause);
 
+// The error for a frame that no rank of this version writes; `what` is the part that is wrong.
+Error malformed(const char* what);
+
 // Decoders of the frames' bodies. Total: any input is decoded or refused with kProtocol, and nothing is allocated
 // beyond the input's size.
 Result<std::vector<Request>> decode_requests(std::string_view body);

@@ -11,10 +11,6 @@ namespace {
 // them.
 constexpr std::size_t kPlans = 16;
 
-std::size_t add(std::size_t a, std::size_t b) {
-  return a > SIZE_MAX - b ? SIZE_MAX : a + b;
-}
-
 // Returns the bytes of one tensor as it travels, with the rows of all ranks.
 std::size_t bytes_of(const std::vector<std::int64_t>& shape, Dtype dtype, std::span<const std::int64_t> first_dims) {
   if (first_dims.empty()) {
@@ -60,7 +56,7 @@ Result<void> ResponseCache::remember(const Remembered& what, Request request) {
     const auto rows =
         dims == 0 ? std::span<const std::int64_t>() : std::span(what.first_dims).subspan(i * size_, size_);
     const auto& shape = i == 0 ? request.shape : request.group[i - 1].shape;
-    slot.bytes = add(slot.bytes, bytes_of(shape, request.dtype, rows));
+    slot.bytes = sum_bytes(slot.bytes, bytes_of(shape, request.dtype, rows));
   }
   slot.what = Known{std::move(request), what.is_shared, what.first_dims};
   ++changes_;

@@ -39,6 +39,11 @@ inline std::optional<std::size_t> size_bytes_of(ShapeView shape, Dtype dtype) {
   return is_empty ? 0 : bytes;
 }
 
+// The sum of two counts of bytes; SIZE_MAX where it is not to be had.
+inline std::size_t sum_bytes(std::size_t a, std::size_t b) {
+  return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
 // Formats a shape: "[2, 3]"; "[]" is a scalar.
 inline std::string shape_text(ShapeView shape) {
   std::string text = "[";

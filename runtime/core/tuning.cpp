@@ -8,7 +8,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::uint16_t kVersion = 2;
+constexpr std::uint16_t kLayoutVersion = 2;
 constexpr std::size_t kKi = 1U << 10U;
 constexpr std::size_t kMi = 1U << 20U;
 constexpr std::size_t kGi = 1U << 30U;
@@ -59,7 +59,7 @@ std::string text_of(const Tuning& tuning) {
 
 std::string encode(const Tuning& tuning) {
   ByteWriter out;
-  out.u16(kVersion);
+  out.u16(kLayoutVersion);
   for (const TuningField& field : kFields) {
     out.u64(tuning.*field.value);
   }
@@ -68,9 +68,9 @@ std::string encode(const Tuning& tuning) {
 
 Result<Tuning> decode_tuning(std::string_view word) {
   ByteReader in(word);
-  if (const std::uint16_t version = in.u16(); in.ok() && version != kVersion) {
+  if (const std::uint16_t version = in.u16(); in.ok() && version != kLayoutVersion) {
     return Error(Code::kProtocol, "another version of libhvd (tuning version " + std::to_string(version) + ", here " +
-                                      std::to_string(kVersion) + ")");
+                                      std::to_string(kLayoutVersion) + ")");
   }
   Tuning tuning;
   for (const TuningField& field : kFields) {

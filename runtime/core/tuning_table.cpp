@@ -10,7 +10,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kTableVersion = 1;
 constexpr std::uint64_t kMaxRanks = 1U << 20U;
 constexpr const char* kVersionKey = "hvd_tuning";
 constexpr const char* kProcessorKey = "processor";
@@ -149,7 +149,7 @@ Result<std::uint64_t> number_of(const Reader& reader, const Member& member, std:
 Result<void> take(const Reader& reader, const Member& member, TuningTable& table) {
   if (member.key == kVersionKey) {
     const auto* version = std::get_if<std::uint64_t>(&member.value);
-    if (version == nullptr || *version != kVersion) {
+    if (version == nullptr || *version != kTableVersion) {
       return reader.wrong("this is a table of another version of hvdrun; make one with its bench --tune", member.line);
     }
     return {};
@@ -225,7 +225,7 @@ Result<TuningTable> parse_tuning_table(std::string_view text, const std::string&
 }
 
 std::string to_json(const TuningTable& table) {
-  std::string text = std::string("{\n  \"") + kVersionKey + "\": " + std::to_string(kVersion);
+  std::string text = std::string("{\n  \"") + kVersionKey + "\": " + std::to_string(kTableVersion);
   for (const auto& [name, count] : kCounts) {
     text += std::string(",\n  \"") + name + "\": " + std::to_string(table.place.*count);
   }

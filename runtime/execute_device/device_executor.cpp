@@ -25,12 +25,12 @@ std::vector<DevicePiece> pieces_of(std::span<PendingOp* const> ops) {
   return pieces;
 }
 
-constexpr std::size_t kGrain = 64;  // alignment of each tensor in pinned memory
+constexpr std::size_t kAlignment = 64;  // alignment of each tensor in pinned memory
 constexpr int kYields = 1000;
-constexpr Duration kNap = std::chrono::microseconds(50);
+constexpr Duration kPollNap = std::chrono::microseconds(50);
 
 std::size_t padded(std::size_t size_bytes) {
-  return (size_bytes + kGrain - 1) / kGrain * kGrain;
+  return (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 bool is_on_device(const PendingOp& op) {
@@ -342,14 +342,15 @@ Result<void> DeviceExecutor::wait_on_host(const Event& event, Interrupt& interru
     if (looks < kYields) {
       ::sched_yield();
     } else {
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(kPollNap);
     }
   }
 }
 
 Result<std::uint8_t*> DeviceExecutor::reserve_pinned(std::size_t size_bytes, DeviceBatch& batch) {
   if (pinned_ == nullptr || pinned_->size_bytes() < size_bytes) {
-    HVD_TRY_ASSIGN(PinnedMemory made, PinnedMemory::make(pool_->device(), std::max<std::size_t>(size_bytes, kGrain)));
+    HVD_TRY_ASSIGN(PinnedMemory made,
+                   PinnedMemory::make(pool_->device(), std::max<std::size_t>(size_bytes, kAlignment)));
     pinned_ = std::make_shared<PinnedMemory>(std::move(made));
   }
   batch.keeps.push_back(pinned_);

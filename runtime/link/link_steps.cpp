@@ -8,10 +8,10 @@
 namespace hvd {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x46445648U;  // "HVDF"
+constexpr std::uint32_t kFrameMagic = 0x46445648U;  // "HVDF"
 
 struct Fields {
-  std::uint32_t magic = kMagic;
+  std::uint32_t magic = kFrameMagic;
   std::uint32_t operation = 0;
   std::uint32_t frame = 0;
   std::uint32_t bytes = 0;
@@ -31,7 +31,7 @@ LinkSteps::LinkSteps(LinkCount& count, std::uint64_t bytes, bool is_sender)
 
 LinkSteps::Mark LinkSteps::mark_with(std::uint32_t number, std::size_t bytes) const {
   // The machine is little-endian, like the wire (bytes.h).
-  return std::bit_cast<Mark>(Fields{kMagic, operation_, number, static_cast<std::uint32_t>(bytes)});
+  return std::bit_cast<Mark>(Fields{kFrameMagic, operation_, number, static_cast<std::uint32_t>(bytes)});
 }
 
 // Prepares the next mark and the frame after it. The sender knows that frame's end mark too.
@@ -105,7 +105,8 @@ std::string LinkSteps::what_came() const {
                             : "frame " + std::to_string(mark.frame) + " (" + std::to_string(mark.bytes) + " bytes)") +
            " of operation " + std::to_string(mark.operation);
   };
-  return text(meant) + " was to come, and " + (came.magic == kMagic ? text(came) + " has" : "what came is no frame");
+  return text(meant) + " was to come, and " +
+         (came.magic == kFrameMagic ? text(came) + " has" : "what came is no frame");
 }
 
 }  // namespace hvd

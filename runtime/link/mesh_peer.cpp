@@ -5,7 +5,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::uint16_t kVersion = 4;
+constexpr std::uint16_t kHelloVersion = 4;
 
 std::string number(int value) {
   return std::to_string(value);
@@ -43,7 +43,7 @@ Result<void> check_security(const std::vector<MeshPeer>& peers) {
 
 std::string encode(const MeshPeer& peer) {
   ByteWriter out;
-  out.u16(kVersion).i32(peer.size).i32(peer.node_count).i32(peer.node_index).i32(peer.local_rank);
+  out.u16(kHelloVersion).i32(peer.size).i32(peer.node_count).i32(peer.node_index).i32(peer.local_rank);
   out.i32(peer.local_size)
       .u8(peer.is_sealed ? 1 : 0)
       .text(peer.tcp_ip)
@@ -55,9 +55,9 @@ std::string encode(const MeshPeer& peer) {
 
 Result<MeshPeer> decode_mesh_peer(const std::string& body, int rank) {
   ByteReader in(body);
-  if (const std::uint16_t version = in.u16(); in.ok() && version != kVersion) {
+  if (const std::uint16_t version = in.u16(); in.ok() && version != kHelloVersion) {
     return Error(Code::kProtocol, "rank " + number(rank) + " runs another version of libhvd (mesh version " +
-                                      number(version) + ", here " + number(kVersion) + ")");
+                                      number(version) + ", here " + number(kHelloVersion) + ")");
   }
   MeshPeer peer;
   peer.size = in.i32();

@@ -26,8 +26,8 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr std::uint32_t kMagic = 0x4D445648U;  // "HVDM"
-constexpr std::uint32_t kVersion = 4;
+constexpr std::uint32_t kSegmentMagic = 0x4D445648U;  // "HVDM"
+constexpr std::uint32_t kSegmentVersion = 4;
 constexpr int kMaxLocalRanks = 4096;
 constexpr std::size_t kLaneBytes = kPageBytes + 2 * ShmRing::kBytes;  // the page of the bell, and both rings
 constexpr std::size_t kMaxSlotBytes = 1U << 30U;
@@ -70,8 +70,8 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) {
 
 // Control is the first page. Each group of words that is written together has its own cache line.
 struct ShmSegment::Control {
-  std::uint32_t magic = kMagic;
-  std::uint32_t version = kVersion;
+  std::uint32_t magic = kSegmentMagic;
+  std::uint32_t version = kSegmentVersion;
   std::uint32_t local_size = 0;
   std::uint64_t slot_bytes = 0;
   std::uint64_t arena_bytes = 0;
@@ -208,7 +208,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::attach(Fd memory, int local_size
   const std::size_t arena_bytes = control->arena_bytes;
   const std::size_t bytes_before_arena =
       bytes_before_slots(local_size) + static_cast<std::size_t>(local_size) * std::min(slot_bytes, kMaxSlotBytes);
-  const bool is_ours = control->magic == kMagic && control->version == kVersion &&
+  const bool is_ours = control->magic == kSegmentMagic && control->version == kSegmentVersion &&
                        control->local_size == static_cast<std::uint32_t>(local_size) && slot_bytes != 0 &&
                        slot_bytes <= kMaxSlotBytes && (arena_bytes == 0 || arena_bytes == kArenaBytes) &&
                        file_bytes == bytes_before_arena + arena_bytes * static_cast<std::size_t>(local_size);

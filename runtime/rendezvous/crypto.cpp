@@ -17,7 +17,6 @@ struct Freeing {
 };
 using Key = std::unique_ptr<EVP_PKEY, Freeing<EVP_PKEY_free>>;
 using KeyContext = std::unique_ptr<EVP_PKEY_CTX, Freeing<EVP_PKEY_CTX_free>>;
-using CipherContext = std::unique_ptr<EVP_CIPHER_CTX, Freeing<EVP_CIPHER_CTX_free>>;
 
 // Made once and never freed, because static objects elsewhere may still use it while the process exits.
 OSSL_LIB_CTX* library() {
@@ -90,8 +89,11 @@ Result<SharedKey> KeyPair::agree(const KeyShare& other) const {
 }
 
 struct Aead::Contexts {
-  CipherContext sealing;
-  CipherContext opening;
+  struct Free {
+    void operator()(EVP_CIPHER_CTX* each) const { EVP_CIPHER_CTX_free(each); }
+  };
+  std::unique_ptr<EVP_CIPHER_CTX, Free> sealing;
+  std::unique_ptr<EVP_CIPHER_CTX, Free> opening;
 };
 
 Aead::Aead(std::unique_ptr<Contexts> contexts) : contexts_(std::move(contexts)) {}

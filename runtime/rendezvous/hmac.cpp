@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-// SHA256_* are deprecated, but their replacement looks up algorithms and allocates memory for each hash.
-#define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 

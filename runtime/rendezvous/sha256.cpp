@@ -1,7 +1,5 @@
 #include "runtime/rendezvous/sha256.h"
 
-// SHA256_* are deprecated, but their replacement looks up algorithms and allocates memory for each hash.
-#define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 
 namespace hvd {
