@@ -112,6 +112,12 @@ def test_names_of_the_study():
         assert ", ".join(inspect.signature(getattr(tape, name)).parameters).startswith("self, " + arguments), name
 
 
+def test_keras_is_there_without_an_import_of_its_own():
+    script = "import horovod.tensorflow as hvd; print(hvd.keras.DistributedOptimizer.__name__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout == "DistributedOptimizer\n", done.stderr
+
+
 def test_a_tensorflow_that_is_too_old_is_refused(monkeypatch):
     import tensorflow as tf
 

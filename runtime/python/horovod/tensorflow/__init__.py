@@ -12,6 +12,7 @@
 Start it with `hvdrun -np 4 python script.py`. Without hvdrun a script is a job of one rank.
 """
 
+import importlib as _importlib
 from typing import Any
 
 import tensorflow as _tf
@@ -83,12 +84,19 @@ from horovod.tensorflow.util import _executing_eagerly as _executing_eagerly
 from horovod.tensorflow import elastic  # isort: skip  it uses what is above
 
 
+# Modules of this package that come when they are asked for. Horovod has `hvd.keras` once a script has imported it, or
+# has made a DistributedOptimizer of Keras. Nothing here uses it.
+_PARTS = {"keras"}
+
+
 def __getattr__(name: str) -> Any:
     """What needs Keras comes when it is asked for, as importing Keras takes seconds."""
     if name == "SyncBatchNormalization":
         from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
 
         return SyncBatchNormalization
+    if name in _PARTS:
+        return _importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
