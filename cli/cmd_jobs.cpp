@@ -126,6 +126,22 @@ Result<int> print_json(const std::string& json, const std::string& field) {
   return 0;
 }
 
+void print_submitted(const JobRecord& job, bool as_json) {
+  if (as_json) {
+    std::cout << record_json(job) << "\n";
+    return;
+  }
+  if (job.engine_job.empty()) {
+    const std::string nodes = nodes_of(job) + (job.node_count == 1 && job.max_nodes <= 1 ? " node" : " nodes");
+    std::cout << "job " << job.name << " is number " << job.id << ", and waits for " << nodes << " of cluster "
+              << job.cluster << "\n";
+  } else {
+    std::cout << "job " << job.name << " is " << job.engine_job << ", and waits in the engine's queue\n";
+  }
+  std::cout << "what it prints: hvdrun logs -f " << job.name << "\n"
+            << "its end: hvdrun wait " << job.name << "; end it now: hvdrun stop " << job.name << "\n";
+}
+
 Result<JobRecord> await_end(ServicePlace& place, const JobRecord& begun, FolderWatch& watch,
                             const std::function<Result<void>(const JobRecord&)>& look) {
   const bool is_slurm_s = !begun.engine_job.empty();

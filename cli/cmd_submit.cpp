@@ -133,7 +133,7 @@ Result<int> submit_job(const CliOptions& options) {
     forget(place.dir, record.uuid);
     return started.error().with_context("cannot start the supervisor of the job");
   }
-  std::cout << record_json(record) << "\n";
+  print_submitted(record, options.json);
   return 0;
 }
 

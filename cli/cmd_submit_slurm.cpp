@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/options/job_file_settings.h"
 #include "cli/options/job_settings.h"
+#include "cli/service_commands.h"
 #include "cli/service_place.h"
 #include "launcher/engines/slurm_batch.h"
 #include "launcher/jobfile/job_file.h"
@@ -154,7 +155,7 @@ Result<int> submit_to_slurm(const CliOptions& options) {
     static_cast<void>(place.dir.remove_run(job.record.uuid));
     return submitted.error();
   }
-  std::cout << record_json(job.record) << "\n";
+  print_submitted(job.record, options.json);
   return 0;
 }
 

@@ -124,6 +124,7 @@ class SupervisedJob final : public FileJobObserver {
       return Error::from_errno("cannot enter " + ticket.cwd + ", from where the job was submitted");
     }
     HVD_TRY_ASSIGN(Flags flags, parse_submit_words(ticket.words));
+    flags.json = false;  // it was for what submit printed
     flags.job_file = ticket.file;
     flags.job_text = ticket.text;
     flags.job_uuid = record_.uuid;

@@ -18,11 +18,11 @@ Result<int> print_plan(const CliOptions& options);
 // Checks the hosts and the links between them, and prints the findings as tables or JSON; starts no rank. The exit code
 // says whether a job could start.
 Result<int> check_hosts(const CliOptions& options);
-// Submits a job file's job to the service, and prints its record.
+// Submits a job file's job to the service, and tells how to follow it.
 Result<int> submit_job(const CliOptions& options);
 // Prints what a job would run on a cluster instead (plan --cluster).
 Result<int> plan_on_cluster(const CliOptions& options);
-// Submits a job to Slurm, and prints its record; plan_on_slurm() prints the script that sbatch would get.
+// Submits a job to Slurm, and tells how to follow it; plan_on_slurm() prints the script that sbatch would get.
 Result<int> submit_to_slurm(const CliOptions& options);
 Result<int> plan_on_slurm(const CliOptions& options);
 // Leaves the exit code of a job that Slurm runs where the commands that ask for it look.

@@ -41,4 +41,7 @@ Result<launch::JobRecord> await_end(ServicePlace& place, const launch::JobRecord
 // Prints a JSON object, or one field of it, as `show` does. An error names the key that is not there.
 Result<int> print_json(const std::string& json, const std::string& field);
 
+// Tells what was submitted: where the job waits and how to follow it, or its record as JSON.
+void print_submitted(const launch::JobRecord& job, bool as_json);
+
 }  // namespace hvd::cli

@@ -396,7 +396,7 @@ void add_options(CLI::App& app, Flags& flags) {
   add_job_file_options(app, flags);
   app.add_flag(
       "--json", flags.json,
-      "plan, check: print JSON. run: report events on standard error, one JSON object a line, instead of text");
+      "plan, check, submit: print JSON. run: report events on standard error, one JSON object a line, instead of text");
   app.add_flag("--check-build", flags.check_build, "Show what this build can do and what is missing, and end");
   app.add_option("--document", flags.document,
                  "Print the manual page (man), a shell's completion or the JSON schema of job files, and end")

@@ -53,7 +53,7 @@ struct CliOptions {
   launch::JobSpec job;
   std::optional<launch::JobRun> file;  // -f: the file describes the job; `job` then holds what the flags say
   launch::Notices notices;             // to be printed before it starts: about that file, or flags
-  bool json = false;                   // plan, check: as JSON; run: events; bench: both
+  bool json = false;                   // plan, check, submit: as JSON; run: events; bench: both
   std::string help_text;               // kHelp
   std::string topic;                   // kManual: empty for the list of topics
   bench::BenchOptions bench;

@@ -45,7 +45,7 @@ class Service:
         return self.ok("cluster", "add", name, "-f", self.file({"hosts": list(hosts), "defaults": defaults, **more}, f"{name}.json"))
 
     def submit(self, text, *more, name="job.yaml"):
-        return json.loads(self.ok("submit", "-f", self.file(text, name), *more))
+        return json.loads(self.ok("submit", "--json", "-f", self.file(text, name), *more))
 
     def show(self, job, field=None):
         text = self.ok("show", job, *(["--field", field] if field else ["--json"]))

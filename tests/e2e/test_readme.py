@@ -108,7 +108,7 @@ def serves(command, lab):
     for one in SERVICE[:SERVICE.index(command) + 1]:
         done = lab.run(*shlex.split(in_checkout(one)), **options)
         assert done.returncode == 0, (one, done.stderr)
-    expected = {"cluster": "lab     hvdrun", "submit": '"executionState": "queued"', "ps": "job     lab", "logs": "rank 0 of 2"}
+    expected = {"cluster": "lab     hvdrun", "submit": "what it prints: hvdrun logs -f job\n", "ps": "job     lab", "logs": "rank 0 of 2"}
     assert expected.get(command.split()[1], "") in done.stdout
     assert command.split()[1] in ("cluster",) or lab.run(HVDRUN, "wait", "job", **options).returncode == 0
     assert lab.wait_for_no_processes() == []

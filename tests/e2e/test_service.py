@@ -57,6 +57,22 @@ def test_a_job_is_submitted_waits_runs_and_is_remembered(service):
     assert list(service.state.rglob("stdout.txt"))  # the files stay
 
 
+def test_submit_tells_a_person_how_to_follow_the_job_and_a_program_its_record(service):
+    service.cluster(hosts=HOSTS[:2])
+    file = service.file("nodeCount: 2\ncommand: exit 5\n")
+    assert service.ok("submit", "-f", file, "--name", "told") == (
+        "job told is number 1, and waits for 2 nodes of cluster lab\n"
+        "what it prints: hvdrun logs -f told\n"
+        "its end: hvdrun wait told; end it now: hvdrun stop told\n")
+    record = json.loads(service.ok("submit", "--json", "-f", file, "--name", "recorded"))
+    assert (record["id"], record["name"], record["executionState"]) == (2, "recorded", "queued")
+    # What submit prints says nothing of how the job's own messages are kept.
+    for name in ("told", "recorded"):
+        assert service("wait", name).returncode == 5
+        details = service.show(name)["executionInfo"]["errors"][0]["details"]
+        assert "hvdrun: " in str(details) and "job_ended" not in str(details)
+
+
 def test_the_exit_status_of_wait_is_the_jobs_and_its_record_says_why(service):
     service.cluster()
     service.submit("command: echo broken >&2; exit 7\n", "--name", "bad")

@@ -36,7 +36,7 @@ class Queue:
     def submit(self, name, text):
         file = self.share / f"{name}.yaml"
         file.write_text(f"name: {name}\n{text}\n")
-        return json.loads(self.ok("submit", "-f", file))["id"]
+        return json.loads(self.ok("submit", "--json", "-f", file))["id"]
 
     def occupy(self, name, nodes):
         return self.submit(name, f"nodeCount: {nodes}\ncommand: until [ -e {self.gates['other']} ]; do sleep 0.05; done")

@@ -100,7 +100,7 @@ def test_hosts_whose_supervisor_was_killed_are_given_to_another_job_when_its_ran
         return done.stdout
 
     ok("cluster", "add", "pair", "-f", cluster)
-    number = json.loads(ok("submit", "-f", first))["id"]
+    number = json.loads(ok("submit", "--json", "-f", first))["id"]
     ok("submit", "-f", second)
     wait_until(lambda: (share / "begun-0").exists() and (share / "begun-1").exists(), "it runs")
     looks = {p.pid: p.args for p in lab4.ps("launcher") if re.search(rf"supervise \S+ {number}$", p.args)}

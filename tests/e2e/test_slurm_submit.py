@@ -29,7 +29,7 @@ def run(slurm, tmp_path):
 
 
 def submit(run, *words):
-    return json.loads(run("submit", "--engine", "slurm", *words).stdout)
+    return json.loads(run("submit", "--json", "--engine", "slurm", *words).stdout)
 
 
 def test_a_command_runs_on_the_nodes_and_its_record_follows_it(run):
@@ -48,6 +48,12 @@ def test_a_command_runs_on_the_nodes_and_its_record_follows_it(run):
     assert "there is a job 'train' already" in again.stderr
     run("rm", "train")
     assert job["id"] not in run("ps", "--all").stdout
+
+
+def test_submit_tells_a_person_how_to_follow_the_job(run):
+    text = run("submit", "--engine", "slurm", "--name", "told", "true").stdout
+    assert "job told is slurm:" in text and "hvdrun logs -f told\n" in text and "hvdrun wait told; " in text
+    run("wait", "told")
 
 
 def test_a_rank_s_exit_code_is_that_of_wait(run):
