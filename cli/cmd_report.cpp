@@ -10,16 +10,21 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "cli/options/job_settings.h"
 #include "cli/service_commands.h"
 #include "cli/service_place.h"
 #include "launcher/http/http_server.h"
 #include "launcher/job/text_file.h"
 #include "launcher/portal/portal.h"
+#include "launcher/process/child.h"
 #include "launcher/process/inherited_signals.h"
-#include "launcher/service/supervisor.h"
+#include "launcher/process/own_process.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/replace_file.h"
 #include "runtime/base/text.h"
@@ -81,6 +86,33 @@ Result<SocketAddress> parse_place(const std::string& text) {
   return address;
 }
 
+// Recovery runs `hvdrun recover` beside the loop. It writes the records, and so may have to wait for other writers.
+class Recovery {
+ public:
+  explicit Recovery(EventLoop& loop) : loop_(loop) {}
+
+  // Does nothing while one is under way. Of what goes wrong `ps` and `wait` tell.
+  void begin() {
+    const auto self = own_program();
+    if (child_ || !self.ok()) {
+      return;
+    }
+    SpawnOptions program;
+    program.argv = {self.value(), "recover"};
+    program.environment = own_environment();
+    Child::Handlers handlers;
+    handlers.on_output = [](Child::Stream, std::string_view) {};
+    handlers.on_over = [this](const std::optional<ExitStatus>&, const std::string&) { child_.reset(); };
+    if (auto started = Child::start(loop_, std::move(program), Child::Options(), std::move(handlers)); started.ok()) {
+      child_ = std::move(started).value();
+    }
+  }
+
+ private:
+  EventLoop& loop_;
+  std::unique_ptr<Child> child_;
+};
+
 // ServiceJobs gives the portal the jobs of the service.
 class ServiceJobs {
  public:
@@ -118,15 +150,11 @@ class ServiceJobs {
     return std::string(state_name(job.value().state)) +
            (is_there ? "-" + std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) : "");
   }
-  // Nobody else may be there to see that a supervisor has died.
-  void look_after() {
+  // True when a job's supervisor has died.
+  bool has_orphan() {
     const auto active = place_.store.active_jobs();
-    const bool is_orphan =
-        active.ok() && std::any_of(active.value().begin(), active.value().end(),
-                                   [&](const JobRecord& job) { return !is_locked(place_.dir.lock_of(job.uuid)); });
-    if (is_orphan) {
-      static_cast<void>(recover(place_.dir, place_.store).ok());  // ps and wait say what is wrong
-    }
+    return active.ok() && std::any_of(active.value().begin(), active.value().end(),
+                                      [&](const JobRecord& job) { return !is_locked(place_.dir.lock_of(job.uuid)); });
   }
 
  private:
@@ -161,7 +189,10 @@ Result<int> serve_reports(ServicePlace& place, const ServiceOptions& options) {
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   HVD_TRY(loop->watch_signals(without_ignored({SIGINT, SIGTERM, SIGHUP}), [&loop](int) { loop->stop(); }));
-  ServiceJobs jobs(place);
+  // On the loop nobody waits for other processes.
+  HVD_TRY_ASSIGN(ServicePlace own_place, ServicePlace::open_at(place.dir.root(), Duration::zero()));
+  ServiceJobs jobs(own_place);
+  Recovery recovery(*loop);
   PortalSource source;
   source.view = [&jobs] { return jobs.view(); };
   source.page = [&jobs](std::int64_t job) { return jobs.page(job); };
@@ -175,7 +206,9 @@ Result<int> serve_reports(ServicePlace& place, const ServiceOptions& options) {
   std::cout << "http://" << own.text() << "/" << token << "/" << std::endl;
   std::cerr << "hvdrun: this address shows your jobs and clusters to browsers on this machine, until Ctrl-C\n";
   std::function<void()> look = [&] {
-    jobs.look_after();
+    if (jobs.has_orphan()) {  // nobody else may be there to see it
+      recovery.begin();
+    }
     for (const std::string& topic : portal.news(server->topics())) {
       server->publish(topic, Portal::kNews);
     }

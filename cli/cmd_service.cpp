@@ -42,6 +42,7 @@ Result<int> serve(const ServiceOptions& options) {
       return attach_to_job(place, options);
     case Verb::kReport:
       return options.serves ? serve_reports(place, options) : report_job(place, options);
+    case Verb::kRecover:  // open() has done it
     case Verb::kSupervise:
       break;
   }

@@ -27,10 +27,10 @@ std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-Result<ServicePlace> ServicePlace::open_at(const std::string& root) {
+Result<ServicePlace> ServicePlace::open_at(const std::string& root, Duration patience) {
   HVD_TRY_ASSIGN(launch::StateDir dir, launch::StateDir::open(root));
-  HVD_TRY_ASSIGN(launch::JobStore store, launch::JobStore::open(dir, now_ms));
-  HVD_TRY_ASSIGN(launch::EngineJobs engine_jobs, launch::EngineJobs::open(dir));
+  HVD_TRY_ASSIGN(launch::JobStore store, launch::JobStore::open(dir, now_ms, patience));
+  HVD_TRY_ASSIGN(launch::EngineJobs engine_jobs, launch::EngineJobs::open(dir, patience));
   return ServicePlace{std::move(dir), std::move(store), std::move(engine_jobs)};
 }
 

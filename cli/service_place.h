@@ -25,7 +25,8 @@ struct ServicePlace {
   // Returns a job that was found before, as it is now.
   Result<launch::JobRecord> again(const launch::JobRecord& job);
   // Opens them for a supervisor, without looking for dead ones.
-  static Result<ServicePlace> open_at(const std::string& root);
+  // `patience`: as of JobStore.
+  static Result<ServicePlace> open_at(const std::string& root, Duration patience = launch::Database::kPatience);
 };
 
 std::int64_t now_ms();

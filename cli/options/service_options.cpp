@@ -48,7 +48,8 @@ constexpr std::array kVerbs{
               "Shows where a job's page is, which tells what ran where and what failed first; also while it runs. With "
               "--serve: shows all jobs and clusters to a browser on this machine, until Ctrl-C"},
 };
-constexpr const char* kSupervise = "supervise";
+// Not for users.
+const std::map<std::string, Verb> kOwnVerbs = {{"recover", Verb::kRecover}, {"supervise", Verb::kSupervise}};
 
 const VerbWords* verb_of(std::vector<std::string>& words) {
   const std::string first = words.front();
@@ -160,6 +161,8 @@ void add_verb_options(CLI::App& app, ServiceOptions& options) {
     case Verb::kAttach:
       add_job(app, options);
       break;
+    case Verb::kRecover:
+      break;
     case Verb::kSupervise:
       app.add_option("state", options.state_root)->required();
       app.add_option("id", options.id)->required();
@@ -194,7 +197,7 @@ std::string cluster_help() {
 }  // namespace
 
 bool is_service_command(const std::string& word) {
-  return word == kSupervise || std::any_of(kVerbs.begin(), kVerbs.end(), [&word](const VerbWords& verb) {
+  return kOwnVerbs.contains(word) || std::any_of(kVerbs.begin(), kVerbs.end(), [&word](const VerbWords& verb) {
            const std::string name = verb.name;
            return word == name.substr(0, name.find(' '));
          });
@@ -218,8 +221,8 @@ Result<CliOptions> parse_service(std::vector<std::string> words) {
   options.command = Command::kService;
   ServiceOptions& service = options.service;
   const VerbWords* verb = nullptr;
-  if (first == kSupervise) {
-    service.verb = Verb::kSupervise;
+  if (const auto own = kOwnVerbs.find(first); own != kOwnVerbs.end()) {
+    service.verb = own->second;
     words.erase(words.begin());
   } else {
     if (first == "cluster" && words.size() > 1 && is_help(words[1])) {

@@ -28,6 +28,7 @@ enum class Verb : std::uint8_t {
   kExec,
   kAttach,
   kReport,
+  kRecover,   // not for users: does no more than each of these does first, which is to look for dead supervisors
   kSupervise  // not for users: the process of one job
 };
 

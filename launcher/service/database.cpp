@@ -10,12 +10,10 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
-
-// Many jobs may be submitted and end at once, and each write takes some milliseconds.
-constexpr int kBusyMs = 30'000;
 
 struct Finalizer {
   void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
@@ -61,14 +59,26 @@ void Database::Closer::operator()(sqlite3* connection) const {
   sqlite3_close_v2(connection);
 }
 
+Database::Database(std::string path, sqlite3* connection)
+    : path_(std::move(path)), patience_(kPatience), connection_(connection) {}
+
+void Database::set_patience(Duration patience) {
+  patience_ = patience;
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
+  sqlite3_busy_timeout(connection_.get(), static_cast<int>(milliseconds));
+}
+
 Error Database::failure(int code) const {
   const std::string where = "the jobs' records (" + path_ + ")";
   switch (code & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return Error(Code::kResource, where + ": another hvdrun has held them for " + std::to_string(kBusyMs / 1000) +
-                                        " s; try again, or see who has them with: fuser " + path_ +
-                                        "; if nobody has, the file system has no locks: set XDG_STATE_HOME to another");
+      return Error(Code::kResource,
+                   where + ": another hvdrun " +
+                       (patience_ == Duration::zero() ? std::string("writes them just now")
+                                                      : "has held them for " + duration_text(patience_)) +
+                       "; try again, or see who has them with: fuser " + path_ +
+                       "; if nobody has, the file system has no locks: set XDG_STATE_HOME to another");
     case SQLITE_FULL:
       return Error(Code::kResource, where + ": the disk is full; free some space, or set XDG_STATE_HOME to another");
     case SQLITE_READONLY:
@@ -109,7 +119,7 @@ Result<Database> Database::open(const std::string& path) {
     return connection == nullptr ? Error(Code::kResource, "no memory for " + path) : database.failure(code);
   }
   sqlite3_extended_result_codes(connection, 1);
-  sqlite3_busy_timeout(connection, kBusyMs);
+  database.set_patience(kPatience);
   // With the write-ahead log, readers do not wait for a writer. FULL: what is committed survives a crash of the
   // machine.
   HVD_TRY(database.begin_log());
@@ -126,7 +136,7 @@ Result<void> Database::run(const std::string& script) {
 // other. So this function retries.
 Result<void> Database::begin_log() {
   constexpr auto kBetween = std::chrono::milliseconds(5);
-  const Deadline deadline = Deadline::after(std::chrono::milliseconds(kBusyMs));
+  const Deadline deadline = Deadline::after(patience_);
   for (;;) {
     const int code = sqlite3_exec(connection_.get(), "PRAGMA journal_mode = WAL", nullptr, nullptr, nullptr);
     if (code == SQLITE_OK) {

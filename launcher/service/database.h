@@ -1,8 +1,8 @@
 // Database is one SQLite file; statements take and return values. No other code uses SQLite; store.h defines what the
 // tables mean.
 //
-// Thread: one at a time. Several processes may have the same file open. A write waits for the writes of others for up
-// to kBusyTime, and then fails with an error that says so.
+// Thread: one at a time. Several processes may have the same file open. A write waits for the writes of others, for
+// kPatience at most unless set_patience() says otherwise, and then fails with an error that says so.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/result.h"
 
 struct sqlite3;
@@ -48,8 +49,14 @@ class SqlRow {
 
 class Database {
  public:
+  // Many jobs may be submitted and end at once, and each write takes some milliseconds.
+  static constexpr Duration kPatience = std::chrono::seconds(30);
+
   // Creates the file, readable by the user alone, if it does not exist.
   static Result<Database> open(const std::string& path);
+
+  // Sets how long a statement waits for other processes; zero, for a caller that may not block: not at all.
+  void set_patience(Duration patience);
 
   // Runs one statement and returns its rows; `arguments` replace its "?".
   Result<std::vector<SqlRow>> query(std::string_view statement, const std::vector<SqlValue>& arguments = {});
@@ -80,11 +87,12 @@ class Database {
     void operator()(sqlite3* connection) const;
   };
 
-  Database(std::string path, sqlite3* connection) : path_(std::move(path)), connection_(connection) {}
+  Database(std::string path, sqlite3* connection);
   [[nodiscard]] Error failure(int code) const;
   Result<void> begin_log();
 
   std::string path_;
+  Duration patience_;
   std::unique_ptr<sqlite3, Closer> connection_;
 };
 

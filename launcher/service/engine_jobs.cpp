@@ -48,8 +48,9 @@ const char* engine_job_table() {
          " DEFAULT '', output TEXT NOT NULL, nodes TEXT NOT NULL DEFAULT '[]');";
 }
 
-Result<EngineJobs> EngineJobs::open(const StateDir& dir) {
+Result<EngineJobs> EngineJobs::open(const StateDir& dir, Duration patience) {
   HVD_TRY_ASSIGN(Database database, Database::open(dir.database()));
+  database.set_patience(patience);
   return EngineJobs(std::move(database));
 }
 

@@ -21,7 +21,7 @@ const char* engine_job_table();
 class EngineJobs {
  public:
   // The store's file must be there (JobStore::open).
-  static Result<EngineJobs> open(const StateDir& dir);
+  static Result<EngineJobs> open(const StateDir& dir, Duration patience = Database::kPatience);
 
   // Returns a name that no job has: the wanted one, or where `is_named` is false one with a number after it.
   Result<std::string> free_name(const std::string& wanted, bool is_named);

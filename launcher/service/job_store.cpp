@@ -69,7 +69,7 @@ const char* node_state_name(ClusterNodeState state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-Result<JobStore> JobStore::open(const StateDir& dir, Now now) {
+Result<JobStore> JobStore::open(const StateDir& dir, Now now, Duration patience) {
   // Only one process at a time creates the file and its tables.
   std::optional<Fd> alone;
   if (::access(dir.database().c_str(), F_OK) != 0) {
@@ -78,6 +78,7 @@ Result<JobStore> JobStore::open(const StateDir& dir, Now now) {
   HVD_TRY_ASSIGN(Database database, Database::open(dir.database()));
   JobStore store(std::move(database), std::move(now));
   HVD_TRY(store.prepare(dir));
+  store.database_.set_patience(patience);
   return store;
 }
 

@@ -55,7 +55,8 @@ class JobStore {
  public:
   using Now = std::function<std::int64_t()>;  // milliseconds since 1970
 
-  static Result<JobStore> open(const StateDir& dir, Now now);
+  // `patience` is how long an operation waits for other processes, once the store is open.
+  static Result<JobStore> open(const StateDir& dir, Now now, Duration patience = Database::kPatience);
 
   // Adds a cluster. A host may be in one cluster only; otherwise it would be given to two jobs.
   Result<void> add_cluster(const Cluster& cluster);

@@ -11,7 +11,7 @@ import urllib.parse
 
 import pytest
 
-from hvdrun import HVDRUN, hvdrun
+from hvdrun import HVDRUN, hvdrun, processes_with
 from patience import PATIENCE
 from service import HOSTS, Service
 
@@ -140,6 +140,26 @@ def test_it_listens_where_it_is_told_and_a_signal_ends_it(service, browser):
 def test_what_cannot_be_served_is_one_line(arguments, why):
     done = hvdrun("report", *arguments)
     assert done.returncode == 240 and why in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_page_is_given_out_while_another_process_holds_the_records(service, browser):
+    """A dead supervisor is looked after beside that, by a process that waits for the records."""
+    service.cluster(hosts=HOSTS[:1])
+    number = service.submit(f"command: {GATE}\n", "--name", "doomed")["id"]
+    service.wait_for_state("doomed", "running")
+    held = service.records()
+    held.execute("BEGIN IMMEDIATE")
+    service.kill_supervisors(number)
+
+    def recoveries():
+        return [pid for pid, args in processes_with(service.marker).items() if args.endswith("hvdrun recover")]
+
+    (waiting,) = service.wait_for(recoveries, "nobody looks after the job")
+    assert 'class="running">running' in browser.text("")
+    assert recoveries() == [waiting]  # it waits still
+    held.rollback()
+    held.close()
+    service.wait_for(lambda: 'class="failed">failed' in browser.text(""), "the job is not known to have failed")
 
 
 def test_idle_connections_and_a_page_that_cannot_be_read_end_nothing(service, browser):
