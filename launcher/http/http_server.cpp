@@ -118,6 +118,7 @@ void HttpServer::take(Fd fd) {
   ByteChannel::Handlers handlers;
   handlers.on_bytes = [this, number](Bytes bytes) { on_bytes(number, bytes); };
   handlers.on_closed = [this, number](const Error&) { drop(number); };
+  handlers.on_input_end = [this, number] { on_input_end(number); };
   auto channel = ByteChannel::create(loop_, std::move(fd), Fd(), std::move(handlers));
   if (channel.ok()) {
     const TimerId timer = loop_.after(kPatience, [this, number] { drop(number); });
@@ -181,9 +182,26 @@ void HttpServer::on_bytes(std::uint64_t number, Bytes bytes) {
   caller.channel->write(http_text(answer));
   loop_.cancel(std::exchange(caller.timer, 0));
   if (answer.topic.empty()) {
-    caller.channel->close_output();
-    const std::size_t left = caller.channel->pending() + 1;
-    caller.timer = loop_.after(kPatience, [this, number, left] { look_again(number, left); });
+    await_reader(number);
+  }
+}
+
+// Ends the answer; its caller has time to take it.
+void HttpServer::await_reader(std::uint64_t number) {
+  Caller& caller = callers_.at(number);
+  caller.channel->close_output();
+  const std::size_t left = caller.channel->pending() + 1;
+  caller.timer = loop_.after(kPatience, [this, number, left] { look_again(number, left); });
+}
+
+// A caller that will say no more may still wait for its answer, as `nc -N` does.
+void HttpServer::on_input_end(std::uint64_t number) {
+  Caller& caller = callers_.at(number);
+  if (!caller.is_answered) {
+    drop(number);
+  } else if (!caller.topic.empty()) {  // a stream would never end
+    caller.topic.clear();
+    await_reader(number);
   }
 }
 

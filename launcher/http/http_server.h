@@ -56,6 +56,8 @@ class HttpServer {
   static Result<std::unique_ptr<HttpServer>> make(EventLoop& loop, Fd listener, std::string path, Handler handler);
   void take(Fd fd);
   void on_bytes(std::uint64_t number, Bytes bytes);
+  void on_input_end(std::uint64_t number);
+  void await_reader(std::uint64_t number);
   [[nodiscard]] HttpAnswer answer_to(std::string_view head) const;
   bool make_room();
   void look_again(std::uint64_t number, std::size_t left);

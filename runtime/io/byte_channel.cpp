@@ -71,7 +71,7 @@ void ByteChannel::read_some() {
         return;  // drained; if more has come, epoll reports it again
       }
     } else if (got == 0) {
-      fail(Error(Code::kLostPeer, "the other end closed the connection"));
+      on_end_of_input();
       return;
     } else if (errno == EAGAIN) {
       return;
@@ -80,6 +80,18 @@ void ByteChannel::read_some() {
       return;
     }
   }
+}
+
+void ByteChannel::on_end_of_input() {
+  // After its end the input is looked at again only when the output has ended as well (EPOLLHUP).
+  if (!handlers_.on_input_end || is_input_over_) {
+    fail(Error(Code::kLostPeer, "the other end closed the connection"));
+    return;
+  }
+  is_input_over_ = true;
+  watch_output(pending() > 0);
+  const auto on_input_end = handlers_.on_input_end;  // a copy, because the handler may destroy this object
+  on_input_end();
 }
 
 bool ByteChannel::hand_out(Bytes bytes) {
@@ -151,7 +163,7 @@ void ByteChannel::flush() {
 
 void ByteChannel::watch_output(bool is_wanted) {
   if (is_socket_) {
-    loop_.rewatch(in_watch_, is_wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
+    loop_.rewatch(in_watch_, (is_input_over_ ? 0U : EPOLLIN) | (is_wanted ? EPOLLOUT : 0U));
   } else if (!is_wanted) {
     loop_.unwatch(std::exchange(out_watch_, 0));
   } else if (out_watch_ == 0) {

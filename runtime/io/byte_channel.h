@@ -24,6 +24,9 @@ class ByteChannel {
     // The channel has ended: kLostPeer if the peer closed, otherwise what failed. Called once; no handler is called
     // after it.
     std::function<void(const Error&)> on_closed;
+    // The peer of a socket sends no more, and may still read. Unset: that closes the channel. Where it is set the
+    // channel closes once its own output has ended too, or cannot be written.
+    std::function<void()> on_input_end;
   };
 
   // For a socket, pass it as `in` and leave `out` unopened. Both become non-blocking. All bytes pass through `filter`,
@@ -56,6 +59,7 @@ class ByteChannel {
   void watch_output(bool is_wanted);
   // Returns whether more may be read: the channel has not ended, and no handler has destroyed it.
   bool hand_out(Bytes bytes);
+  void on_end_of_input();
   void fail_later(const Error& why);
   void flush();
   void finish_output();
@@ -73,6 +77,7 @@ class ByteChannel {
   WatchId out_watch_ = 0;
   std::string queue_;
   std::size_t sent_ = 0;
+  bool is_input_over_ = false;
   bool is_closing_output_ = false;
   bool has_ended_ = false;
   Scope scope_;

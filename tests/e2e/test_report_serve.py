@@ -162,6 +162,27 @@ def test_a_page_is_given_out_while_another_process_holds_the_records(service, br
     service.wait_for(lambda: 'class="failed">failed' in browser.text(""), "the job is not known to have failed")
 
 
+def test_who_ends_the_request_by_closing_its_half_gets_the_whole_answer(service, browser):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit("command: 'true'\n", "--name", "paged")
+    assert service("wait", "paged").returncode == 0
+    size = 40_000_000  # more than sockets hold
+    pathlib.Path(service.ok("report", "paged").strip()).write_text("x" * size)
+    for path, least in (("", 1000), ("jobs/1", size)):
+        with socket.create_connection((browser.url.hostname, browser.url.port), timeout=PATIENCE) as connection:
+            connection.sendall(f"GET {browser.url.path}{path} HTTP/1.1\r\n\r\n".encode())
+            connection.shutdown(socket.SHUT_WR)
+            browser.text("")  # by then the server knows
+            answer = b"".join(iter(lambda: connection.recv(1 << 20), b""))
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n") and len(answer) > least
+    # A stream has no end to wait for, and ends with its reader's half.
+    with socket.create_connection((browser.url.hostname, browser.url.port), timeout=PATIENCE) as connection:
+        connection.sendall(f"GET {browser.url.path}events HTTP/1.1\r\n\r\n".encode())
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(1 << 20), b""))
+    assert b"retry: 2000" in answer
+
+
 def test_idle_connections_and_a_page_that_cannot_be_read_end_nothing(service, browser):
     service.cluster(hosts=HOSTS[:1])
     service.submit("command: 'true'\n", "--name", "paged")

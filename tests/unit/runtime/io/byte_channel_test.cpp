@@ -1,6 +1,7 @@
 #include "runtime/io/byte_channel.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -115,4 +116,44 @@ TEST_CASE("a handler may destroy a channel amid what its filter has to give") {
   ends.say("\x9e\x9d\x9c\x9b");
   ends.wait([&] { return ends.channel == nullptr; });
   CHECK(ends.heard == "ab");
+}
+
+TEST_CASE("who ends its half of a socket still gets all that is written to it, where that is wanted") {
+  const SteadyClock clock;
+  const std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
+  int fds[2] = {-1, -1};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+  Fd peer(fds[1]);
+  REQUIRE(set_nonblocking(peer.get()).ok());
+  int ends = 0;
+  int closes = 0;
+  ByteChannel::Handlers handlers;
+  handlers.on_bytes = [](Bytes) {};
+  handlers.on_closed = [&closes](const Error& why) {
+    CHECK(why.code() == Code::kLostPeer);
+    ++closes;
+  };
+  handlers.on_input_end = [&ends] { ++ends; };
+  const auto channel = ByteChannel::create(*loop, Fd(fds[0]), Fd(), std::move(handlers)).value();
+  constexpr std::size_t kSize = 4'000'000;  // more than the socket holds
+  channel->write(std::string(kSize, 'x'));
+  channel->close_output();
+  REQUIRE(::shutdown(peer.get(), SHUT_WR) == 0);
+  std::size_t got = 0;
+  std::string buffer(65536, ' ');
+  const Deadline deadline = Deadline::after(std::chrono::minutes(5));
+  while (closes == 0 && !deadline.has_passed()) {
+    REQUIRE(loop->turn(Deadline::after(std::chrono::milliseconds(10))).ok());
+    if (ends > 0) {
+      const ssize_t count = ::read(peer.get(), buffer.data(), buffer.size());
+      got += count > 0 ? static_cast<std::size_t>(count) : 0;
+    }
+  }
+  CHECK(ends == 1);
+  CHECK(closes == 1);
+  for (ssize_t count = 1; count > 0;) {
+    count = ::read(peer.get(), buffer.data(), buffer.size());
+    got += count > 0 ? static_cast<std::size_t>(count) : 0;
+  }
+  CHECK(got == kSize);
 }
