@@ -89,15 +89,20 @@ def test_an_agent_that_does_not_answer_is_not_waited_for(tmp_path, marker):
 
 
 def test_ranks_on_other_hosts_stop_and_go_on_too(lab3, tmp_path):
-    job = lab3.popen(HVDRUN, "-q", "-np", "3", "-H", "node1:1,node2:2", *WAITS, tmp_path, process_group=0)
+    # Agents would give up a launcher that is silent for a few seconds without a word.
+    job = lab3.popen(HVDRUN, "-q", "--heartbeat", "1", "--reconnect-timeout", "0", "-np", "3", "-H", "node1:1,node2:2", *WAITS, tmp_path,
+                     process_group=0)  # fmt: skip
     lines = read_until(job.stdout, r"pid \d+", 3)
     hvdrun = lab3.pid_of(job)
     ranks = [process.pid for process in lab3.ps("node1", "node2") if process.args.endswith(str(tmp_path))]
     assert len(ranks) == len(lines)
     os.kill(hvdrun, signal.SIGTSTP)
     await_states([hvdrun, *ranks], True)
+    time.sleep(6)  # sleeps: that this silence ends nothing is what is tested
     os.kill(hvdrun, signal.SIGCONT)
     await_states([hvdrun, *ranks], False)
-    os.kill(hvdrun, signal.SIGTERM)
-    job.communicate(timeout=PATIENCE)
+    for node in ("node1", "node2"):
+        lab3.run("mkdir", "-p", tmp_path / "go", host=node)
+    out, err = job.communicate(timeout=PATIENCE)
+    assert (job.returncode, out.count("went")) == (0, 3), err
     assert lab3.wait_for_no_processes() == []
