@@ -51,17 +51,6 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return Error::from_errno("cannot write '" + path + "', which the rank is to run; set TMPDIR there to where space is");
 }
 
-// Refuses a script that is not there: each rank would say so, in Python's words.
-Result<void> check_script(const StartMessage& start) {
-  const std::string script = python_script_of(start.argv);
-  struct stat info{};
-  const std::string path = script.empty() || script.front() == '/' ? script : start.cwd + "/" + script;
-  if (!script.empty() && ::stat(path.c_str(), &info) != 0) {
-    return Error::from_errno("no such script: '" + path + "'");
-  }
-  return {};
-}
-
 }  // namespace
 
 NodeRanks::NodeRanks(EventLoop& loop, Node node, Sink sink)
@@ -72,12 +61,12 @@ NodeRanks::~NodeRanks() = default;
 void NodeRanks::start(const StartMessage& start) {
   cwd_ = start.cwd;
   // One report per cause, and not one per rank: the first rank stands for all.
-  const auto refuse = [this](int rank, const Error& why) {
-    sink_.send(AgentMessage::kStartFailed, StartFailedMessage{rank, why}.encode());
+  const auto refuse = [this](int rank, const Error& why, const std::string& place = "") {
+    sink_.send(AgentMessage::kStartFailed, StartFailedMessage{rank, why, place}.encode());
   };
   const int first = start.ranks.front().rank;
-  if (const auto found = check_script(start); !found.ok()) {
-    return refuse(first, found.error());
+  if (const auto missing = find_missing_place(start.argv, start.cwd)) {
+    return refuse(first, missing->why, missing->path);
   }
   if (const auto written = write_hostfile(hostfile_beside(node_.scratch_dir + "/agent"), hostfile_text(start.hosts));
       !written.ok()) {

@@ -10,15 +10,13 @@ namespace hvd::launch {
 namespace {
 
 // A folder or a script that another host lacks and this one has: --sync would bring it there.
-Error with_sync_hint(const JobSpec& spec, const HostSpec& host, const Error& why) {
-  const std::size_t at = spec.cwd.empty() ? std::string::npos : why.message().find("'" + spec.cwd);
-  if (why.code() != Code::kNotFound || at == std::string::npos || !spec.sync_dir.empty() || is_here(host)) {
-    return why;
-  }
-  const std::string missing = why.message().substr(at + 1, why.message().find('\'', at + 1) - at - 1);
-  return ::access(missing.c_str(), R_OK) == 0
-             ? Error(why.code(), why.message() + "; it is on this machine, and --sync brings the folder to the hosts")
-             : why;
+Error with_sync_hint(const JobSpec& spec, const HostSpec& host, const StartFailedMessage& failed) {
+  const bool is_in_folder = !failed.place.empty() && (failed.place + "/").starts_with(spec.cwd + "/");
+  return is_in_folder && failed.why.code() == Code::kNotFound && spec.sync_dir.empty() && !is_here(host) &&
+                 ::access(failed.place.c_str(), R_OK) == 0
+             ? Error(failed.why.code(),
+                     failed.why.message() + "; it is on this machine, and --sync brings the folder to the hosts")
+             : failed.why;
 }
 
 }  // namespace
@@ -65,7 +63,7 @@ void NodeReports::on_joined(const JoinedMessage& joined) {
 
 void NodeReports::on_start_failed(const StartFailedMessage& failed) {
   const HostSpec& host = job_.placement.node_of(failed.rank).host;
-  job_.apply(RankStartFailed{failed.rank, with_sync_hint(job_.spec, host, failed.why)});
+  job_.apply(RankStartFailed{failed.rank, with_sync_hint(job_.spec, host, failed)});
 }
 
 void NodeReports::on_output(int node, const OutputMessage& output) {

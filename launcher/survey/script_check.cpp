@@ -1,5 +1,8 @@
 #include "launcher/survey/script_check.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <string_view>
 
 namespace hvd::launch {
@@ -26,6 +29,30 @@ std::string python_script_of(const std::vector<std::string>& argv) {
     }
   }
   return "";
+}
+
+std::optional<MissingPlace> find_missing_script(const std::string& script, const std::string& cwd) {
+  const bool is_absolute = !script.empty() && script.front() == '/';
+  if (script.empty() || (cwd.empty() && !is_absolute)) {
+    return std::nullopt;
+  }
+  const std::string path = is_absolute ? script : cwd + "/" + script;
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) {
+    return MissingPlace{path, Error::from_errno("no such script: '" + path + "'")};
+  }
+  if (::access(path.c_str(), R_OK) != 0) {
+    return MissingPlace{path, Error::from_errno("the script cannot be read: '" + path + "'")};
+  }
+  return std::nullopt;
+}
+
+std::optional<MissingPlace> find_missing_place(const std::vector<std::string>& argv, const std::string& cwd) {
+  struct stat info{};
+  if (!cwd.empty() && ::stat(cwd.c_str(), &info) != 0) {
+    return MissingPlace{cwd, Error::from_errno("cannot enter the working directory '" + cwd + "'")};
+  }
+  return find_missing_script(python_script_of(argv), cwd);
 }
 
 }  // namespace hvd::launch

@@ -332,8 +332,9 @@ struct StopMessage {
 struct StartFailedMessage {
   std::int32_t rank = 0;
   Error why{Code::kInternal, ""};
+  std::string place{};  // the directory or script that `why` is about; empty: it is about something else
 
-  static void fields(auto& m, auto& walk) { walk(m.rank, m.why); }
+  static void fields(auto& m, auto& walk) { walk(m.rank, m.why, m.place); }
   [[nodiscard]] std::string encode() const;
   static Result<StartFailedMessage> decode(std::string_view body);
 };

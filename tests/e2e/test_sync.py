@@ -292,12 +292,13 @@ def test_on_the_launchers_own_machine_results_are_where_they_belong(project, tmp
 
 
 def test_where_a_host_lacks_a_script_that_is_here_sync_is_named(lab2):
-    folder = lab2.path("launcher", "/root/project")  # which no other host sees
+    folder = lab2.path("launcher", "/root/my 'project'")  # which no other host sees
     folder.mkdir()
     (folder / "train.py").write_text("")
+    lab2.path("node1", "/root/my 'project'").mkdir()
     told = "it is on this machine, and --sync brings the folder to the hosts"
-    for script, is_told in (("train.py", True), ("misspelt.py", False)):
-        done = lab2.run("sh", "-c", f"cd /root/project && {HVDRUN} -np 1 -H node1 python3 {script}")
+    for host, script, is_told in (("node1", "train.py", True), ("node1", "misspelt.py", False), ("node2", "train.py", True)):
+        done = lab2.run("sh", "-c", f"cd /root/my*project* && {HVDRUN} -np 1 -H {host} python3 {script}")
         assert done.returncode == 127 and (told in done.stderr) == is_told, done.stderr
 
 

@@ -13,7 +13,6 @@
 #include "launcher/survey/own_cores.h"
 #include "launcher/survey/own_gpus.h"
 #include "launcher/survey/own_networks.h"
-#include "launcher/survey/script_check.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 
@@ -189,16 +188,4 @@ TEST_CASE("AMD's GPUs are found in the kernel's files, within what ROCm's and HI
   CHECK(found({"PATH=/none", "ROCR_VISIBLE_DEVICES="}) == "=");
   CHECK(found({"PATH=/none", "ROCR_VISIBLE_DEVICES=", "ZE_AFFINITY_MASK=0.0,0.1"}) == "ZE_AFFINITY_MASK=0.0/-1,0.1/-1");
   std::filesystem::remove_all(root);
-}
-
-TEST_CASE("the script of a Python command line is found, and nothing is taken for one") {
-  CHECK(python_script_of({"python", "train.py", "-c"}) == "train.py");
-  CHECK(python_script_of({"/v/bin/python3.11", "-u", "-X", "dev", "t.py"}) == "t.py");
-  CHECK(python_script_of({"python", "-W", "ignore", "t.py"}) == "t.py");
-  CHECK(python_script_of({"python", "-m", "pkg"}).empty());
-  CHECK(python_script_of({"python", "-um", "pkg"}).empty());
-  CHECK(python_script_of({"python", "-c", "pass"}).empty());
-  CHECK(python_script_of({"python", "-"}).empty());
-  CHECK(python_script_of({"python"}).empty());
-  CHECK(python_script_of({"bash", "x.sh"}).empty());
 }

@@ -76,7 +76,7 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}, {"killed", "in /core"}}.encode());
   check_bounds<ExchangeMessage>(ExchangeMessage{1, "k", "v", 2}.encode());
   check_bounds<ExchangedMessage>(ExchangedMessage{"k", {"a", ""}}.encode());
-  check_bounds<StartFailedMessage>(StartFailedMessage{1, hvd::Error(hvd::Code::kNotFound, "no")}.encode());
+  check_bounds<StartFailedMessage>(StartFailedMessage{1, hvd::Error(hvd::Code::kNotFound, "no"), "/there"}.encode());
 }
 
 TEST_CASE("random bytes never become a message with more items than bytes") {

@@ -1,0 +1,42 @@
+#include "launcher/survey/script_check.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+
+TEST_CASE("the script of a Python command line is found, and nothing is taken for one") {
+  CHECK(python_script_of({"python", "train.py", "-c"}) == "train.py");
+  CHECK(python_script_of({"/v/bin/python3.11", "-u", "-X", "dev", "t.py"}) == "t.py");
+  CHECK(python_script_of({"python", "-W", "ignore", "t.py"}) == "t.py");
+  CHECK(python_script_of({"python", "-m", "pkg"}).empty());
+  CHECK(python_script_of({"python", "-um", "pkg"}).empty());
+  CHECK(python_script_of({"python", "-c", "pass"}).empty());
+  CHECK(python_script_of({"python", "-"}).empty());
+  CHECK(python_script_of({"python"}).empty());
+  CHECK(python_script_of({"bash", "x.sh"}).empty());
+}
+
+TEST_CASE("of a command line the first place that is missing is told, and what is there is not") {
+  std::string folder = (std::filesystem::temp_directory_path() / "hvdrun-script-XXXXXX").string();
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  std::ofstream(folder + "/train.py") << "pass";
+  const std::vector<std::string> argv = {"python", "train.py"};
+  CHECK(!find_missing_place(argv, folder));
+  CHECK(!find_missing_place({"python", folder + "/train.py"}, ""));
+  const auto script = find_missing_place({"python", "other.py"}, folder);
+  REQUIRE(script);
+  CHECK(script->path == folder + "/other.py");
+  CHECK(script->why.code() == hvd::Code::kNotFound);
+  const auto directory = find_missing_place(argv, folder + "/none");
+  REQUIRE(directory);
+  CHECK(directory->path == folder + "/none");
+  // Without a directory nothing is said of what would lie in it.
+  CHECK(!find_missing_script("other.py", ""));
+  CHECK(find_missing_script("/no/such/script.py", ""));
+  std::filesystem::remove_all(folder);
+}
