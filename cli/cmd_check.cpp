@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "cli/commands.h"
 #include "launcher/check/check_runner.h"
@@ -21,6 +23,8 @@
 #include "launcher/report/check_text.h"
 #include "launcher/state/exit_codes.h"
 #include "launcher/steps/own_transports.h"
+#include "launcher/steps/step_tree.h"
+#include "launcher/transport/transport_choice.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/open_files.h"
 #include "runtime/io/event_loop.h"
@@ -94,6 +98,31 @@ Result<void> allow_files_for(const Placement& placement) {
                                       "; raise nofile in /etc/security/limits.conf, or check fewer at once"));
 }
 
+// Reads the files that --sync would bring, as a job would. Nothing: it brings none, as where all hosts are this
+// machine.
+Result<std::optional<Tree>> find_tree(const JobSpec& job, const Placement& placement) {
+  const bool is_all_here = std::all_of(placement.nodes.begin(), placement.nodes.end(),
+                                       [](const NodePlan& plan) { return is_here(plan.host); });
+  return is_all_here ? std::optional<Tree>() : tree_of(job);
+}
+
+// Returns the program or the script that the command line names in the folder, if --sync would not bring it.
+std::string find_not_in_folder(const Tree& tree, const JobSpec& job, const CheckResult& result) {
+  std::vector<std::string> names;
+  if (!job.argv.empty() && job.argv.front().find('/') != std::string::npos) {
+    names.push_back(job.argv.front());
+  }
+  for (const CheckedHost& host : result.hosts) {
+    if (host.software && !host.software->script.empty()) {
+      names.push_back(host.software->script);
+    }
+  }
+  const auto lacking = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+    return name.front() != '/' && !would_bring(tree, job.cwd, name);
+  });
+  return lacking == names.end() ? "" : *lacking;
+}
+
 int written_or_why(std::string_view text, int code) {
   if (write_all(STDOUT_FILENO, text)) {
     return code;
@@ -114,6 +143,7 @@ Result<int> check_hosts(const CliOptions& options) {
   job.launcher = LauncherKind::kOwn;
   HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
   HVD_TRY(allow_files_for(placement));
+  HVD_TRY_ASSIGN(const std::optional<Tree> tree, find_tree(job, placement));
   ::signal(SIGPIPE, SIG_IGN);
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
@@ -140,10 +170,13 @@ Result<int> check_hosts(const CliOptions& options) {
   sink.on_status = [&row](const std::string& status) { row.show(status); };
   CheckRunner owner(*loop, job, placement, transports, wants_mpirun, std::move(sink), *log);
   runner = &owner;
-  const auto result = owner.run();
+  auto result = owner.run();
   runner = nullptr;
   if (!result.ok()) {
     return result.error();
+  }
+  if (tree) {
+    result.value().not_in_folder = find_not_in_folder(*tree, job, result.value());
   }
   return written_or_why(text_of(result.value(), options), exit_code_of(result.value(), find_problems(result.value())));
 }

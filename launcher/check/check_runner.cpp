@@ -30,6 +30,15 @@ std::uint32_t milliseconds(Duration duration) {
   return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
 
+// Returns the programs of which a host must have one. One that --sync brings is not there yet.
+std::vector<std::string> programs_of(const std::vector<std::string>& argv, bool is_brought) {
+  if (argv.empty()) {
+    return {"python", "python3"};
+  }
+  const bool comes_along = is_brought && !argv.front().starts_with('/') && argv.front().find('/') != std::string::npos;
+  return comes_along ? std::vector<std::string>() : std::vector{argv.front()};
+}
+
 }  // namespace
 
 CheckRunner::CheckRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
@@ -111,9 +120,10 @@ void CheckRunner::ask_clock(int node) {
 void CheckRunner::ask_survey(int node) {
   SurveyRequest request;
   add_environment(spec_, host(node).opened.is_local, request.start);
-  request.start.cwd = spec_.cwd;
-  request.start.argv =
-      result_.names_program ? std::vector{spec_.argv.front()} : std::vector<std::string>{"python", "python3"};
+  const bool is_brought = !spec_.sync_dir.empty() && !host(node).opened.is_local;
+  request.start.cwd = is_brought ? "" : spec_.cwd;
+  request.start.argv = result_.names_program ? spec_.argv : std::vector<std::string>{"python"};
+  request.programs = programs_of(spec_.argv, is_brought);
   request.start.ranks.push_back(StartMessage::Rank{host(node).plan.ranks.front().rank, {}, {}});
   request.wants_mpirun = result_.wants_mpirun;
   request.patience_ms = milliseconds(std::min(kSurveyTime, spec_.start_timeout / 2));

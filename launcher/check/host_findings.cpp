@@ -100,12 +100,14 @@ void find_missing_programs(const CheckResult& result, Findings& findings) {
       [&](std::vector<int> hosts) {
         const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
         const std::string names = host_names(result, hosts);
-        return Finding{Subject::kProgram,
-                       true,
-                       exit_code::kNoProgram,
-                       std::move(hosts),
-                       names + ": the working directory is not there: " + software.directory.error,
-                       "a job starts in the directory that hvdrun is started in; go to one that all hosts have"};
+        return Finding{
+            Subject::kProgram,
+            true,
+            exit_code::kNoProgram,
+            std::move(hosts),
+            names + ": the working directory is not there: " + software.directory.error,
+            "a job starts in the directory that hvdrun is started in; go to one that all hosts have, or bring "
+            "yours with --sync"};
       });
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.software && !h.software->program_error.empty(); },
@@ -117,6 +119,30 @@ void find_missing_programs(const CheckResult& result, Findings& findings) {
         finding.is_problem = result.names_program;
         finding.exit_code = result.names_program ? exit_code::kNoProgram : 0;
         return finding;
+      });
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.software && !h.software->script_error.empty(); },
+      [&](std::vector<int> hosts) {
+        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
+        const std::string names = host_names(result, hosts);
+        return Finding{Subject::kProgram,
+                       true,
+                       exit_code::kNoProgram,
+                       std::move(hosts),
+                       names + ": " + software.script_error,
+                       "put it at the same place on all hosts, or bring your folder with --sync"};
+      });
+  warn_where(
+      result, findings,
+      [&](const CheckedHost& h) { return !result.not_in_folder.empty() && h.ready && !h.opened.is_local; },
+      [&](std::vector<int> hosts) {
+        const std::string names = host_names(result, hosts);
+        return Finding{Subject::kProgram,
+                       true,
+                       exit_code::kNoProgram,
+                       std::move(hosts),
+                       names + ": --sync would not bring '" + result.not_in_folder + "'",
+                       "see that it is in the folder, and that neither git nor .hvdignore leaves it out"};
       });
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.software && !h.software->python_error.empty(); },

@@ -130,7 +130,7 @@ std::string program_text(const CheckedHost& host) {
   }
   const SoftwareSurvey& software = *host.software;
   if (software.program.empty()) {
-    return "none found";
+    return software.program_error.empty() ? "" : "none found";  // not looked for: --sync brings it
   }
   if (software.python.empty()) {
     return software.program + (software.python_error.empty() ? "" : " (does not run)");
@@ -138,6 +138,13 @@ std::string program_text(const CheckedHost& host) {
   const std::string cuda = software.torch_cuda.empty() ? "" : " for CUDA " + software.torch_cuda;
   return software.python + ", torch " + (software.torch.empty() ? "none" : software.torch + cuda) + ", horovod " +
          (software.horovod.empty() ? "none" : software.horovod) + ", " + software.program;
+}
+
+std::string script_text(const CheckedHost& host) {
+  if (!host.software || host.software->script.empty()) {
+    return "";
+  }
+  return host.software->script + (host.software->script_error.empty() ? "" : " (cannot be read)");
 }
 
 std::string limit_text(std::uint64_t limit) {
@@ -195,6 +202,7 @@ std::vector<DetailRow> detail_rows(bool names_program) {
           {"system", {Subject::kSystem}, system_text},
           {"GPUs", {Subject::kGpus}, gpu_text},
           {names_program ? "program" : "Python", {Subject::kProgram}, program_text},
+          {"script", {Subject::kProgram}, script_text},
           {"mpirun", {Subject::kMpirun}, mpirun_text},
           {"limits", {Subject::kLimits}, limits_text},
           {"TCP ports", {Subject::kPorts}, ports_text},

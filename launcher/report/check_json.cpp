@@ -65,6 +65,7 @@ void add_software(Json& json, const SoftwareSurvey& software) {
   json["temporary"] = folder_json(software.temporary);
   json["directory"] = folder_json(software.directory);
   json["program"] = {{"path", text_or_null(software.program)}, {"error", text_or_null(software.program_error)}};
+  json["script"] = {{"path", text_or_null(software.script)}, {"error", text_or_null(software.script_error)}};
   json["python"] = {{"version", text_or_null(software.python)},
                     {"error", text_or_null(software.python_error)},
                     {"torch", text_or_null(software.torch)},

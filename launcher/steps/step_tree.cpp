@@ -1,5 +1,6 @@
 #include "launcher/steps/step_tree.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -39,6 +40,12 @@ Result<std::optional<Tree>> tree_of(const JobSpec& job) {
   }
   HVD_TRY_ASSIGN(Tree tree, scan_tree(absolute(job.sync_dir), options));
   return std::optional(std::move(tree));
+}
+
+bool would_bring(const Tree& tree, const std::string& cwd, const std::string& name) {
+  const auto way = way_within(tree, cwd + "/" + name);
+  return way && std::any_of(tree.entries.begin(), tree.entries.end(),
+                            [&way](const TreeEntry& entry) { return "/" + entry.path == *way; });
 }
 
 }  // namespace hvd::launch

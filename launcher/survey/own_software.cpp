@@ -13,6 +13,7 @@
 #include "launcher/process/output_of.h"
 #include "launcher/process/own_process.h"
 #include "launcher/process/spawn.h"
+#include "launcher/survey/script_check.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
@@ -91,10 +92,11 @@ bool is_python(std::string_view path) {
   return name.substr(0, 6) == "python" || name.substr(0, 4) == "pypy";
 }
 
-void take_program(const std::vector<std::string>& names, const std::string& cwd,
-                  const std::vector<std::string>& environment, Duration patience, SoftwareSurvey& software) {
+void take_program(const SurveyRequest& request, const std::vector<std::string>& environment, Duration patience,
+                  SoftwareSurvey& software) {
+  const std::vector<std::string>& names = request.programs;
   for (const std::string& name : names) {
-    const auto found = find_program(name, value_in(environment, "PATH"), cwd);
+    const auto found = find_program(name, value_in(environment, "PATH"), request.start.cwd);
     if (found.ok()) {
       software.program = found.value();
       break;
@@ -209,14 +211,20 @@ SoftwareSurvey own_software(const SurveyRequest& request, const std::vector<std:
                             const std::vector<std::string>& own) {
   const Duration patience = std::chrono::milliseconds(request.patience_ms) / kShares;
   SoftwareSurvey software;
-  software.directory = folder_at(request.start.cwd, X_OK);
-  if (software.directory.error.empty() && ::chdir(request.start.cwd.c_str()) != 0) {
-    software.directory.error = Error::from_errno("'" + request.start.cwd + "'").message();
+  const std::string& cwd = request.start.cwd;
+  software.cache = folder_at(folder_of_executable(), X_OK);
+  software.directory = cwd.empty() ? software.cache : folder_at(cwd, X_OK);  // --sync brings the folder to the cache
+  if (software.directory.error.empty() && !cwd.empty() && ::chdir(cwd.c_str()) != 0) {
+    software.directory.error = Error::from_errno("'" + cwd + "'").message();
   }
   const std::string temporary = value_in(own, "TMPDIR");
   software.temporary = folder_at(temporary.empty() ? "/tmp" : temporary, W_OK);
-  software.cache = folder_at(folder_of_executable(), X_OK);
-  take_program(request.start.argv, request.start.cwd, environment, patience, software);
+  take_program(request, environment, patience, software);
+  software.script = python_script_of(request.start.argv);
+  const bool has_directory = software.directory.error.empty();  // without it a script in it is missing too
+  if (const auto missing = find_missing_script(software.script, has_directory ? cwd : "")) {
+    software.script_error = missing->why.message();
+  }
   take_gpus(own, patience, software);
   if (request.wants_mpirun) {
     const auto version = output_of({"mpirun", "--version"}, environment, Deadline::after(patience));

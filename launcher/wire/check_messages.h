@@ -25,11 +25,13 @@ struct ClockMessage {
 };
 
 struct SurveyRequest {
-  StartMessage start;  // as a job's: environment, directory, and in argv the program that is looked for
+  // As a job's: environment, directory, command line. An empty directory: --sync brings it, with what lies in it.
+  StartMessage start;
+  std::vector<std::string> programs;  // the first that is there could run the job
   bool wants_mpirun = false;
   std::uint32_t patience_ms = 0;  // for what may take long
 
-  static void fields(auto& m, auto& walk) { walk(embedded(m.start), m.wants_mpirun, m.patience_ms); }
+  static void fields(auto& m, auto& walk) { walk(embedded(m.start), m.programs, m.wants_mpirun, m.patience_ms); }
   [[nodiscard]] std::string encode() const;
   static Result<SurveyRequest> decode(std::string_view body);
 };
@@ -103,6 +105,8 @@ struct SoftwareSurvey {
   FolderSurvey directory;  // the job's working directory
   std::string program;     // the path that was found
   std::string program_error;
+  std::string script;  // that the command line names for a Python, as it is written there; empty: none
+  std::string script_error;
   // of a Python program
   std::string python;  // "3.11.7"; empty: it is none, or does not run
   std::string python_error;
@@ -115,6 +119,7 @@ struct SoftwareSurvey {
 
   static void fields(auto& m, auto& walk) {
     walk(m.error, m.driver, m.gpus, m.cache, m.temporary, m.directory, m.program, m.program_error);
+    walk(m.script, m.script_error);
     walk(m.python, m.python_error, m.torch, m.torch_cuda, m.horovod, m.packages, m.mpirun, m.mpirun_error);
   }
   [[nodiscard]] std::string encode() const;

@@ -102,6 +102,19 @@ def test_a_program_that_is_not_there_would_fail_a_job_and_a_missing_python_would
     assert found["hosts"][0]["python"]["version"] is None
 
 
+def test_a_script_that_is_not_there_or_cannot_be_read_would_fail_a_job(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    found = report(hvdrun("check", "--json", "python3", "-u", "train.py", "--lr", "1", cwd=tmp_path))
+    assert found["exit_code"] == 0 and subjects(found) == set()
+    assert found["hosts"][0]["script"] == {"path": "train.py", "error": None}
+    assert report(hvdrun("check", "--json", "python3", "-m", "train", cwd=tmp_path))["hosts"][0]["script"]["path"] is None
+    found = report(hvdrun("check", "--json", "python3", "other.py", cwd=tmp_path))
+    assert found["exit_code"] == NO_PROGRAM and subjects(found) == {"program"}
+    assert f"no such script: '{tmp_path}/other.py'" in found["hosts"][0]["script"]["error"]
+    text = words(hvdrun("check", "python3", "other.py", cwd=tmp_path).stdout)
+    assert "script other.py (cannot be read)!" in text and "bring your folder with --sync" in text
+
+
 def test_a_python_that_does_not_run_is_told_with_its_code(tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexit 3\n")
@@ -316,6 +329,32 @@ def test_a_directory_that_a_host_lacks_would_fail_a_job(lab3):
     done = lab3.run("sh", "-c", f"cd /tmp/only-here && exec {HVDRUN} check --json -H node1")
     found = report(done)
     assert found["exit_code"] == NO_PROGRAM and "only-here" in found["findings"][0]["message"]
+
+
+def test_a_script_that_only_some_hosts_have_is_told_and_sync_brings_it(lab2):
+    folder = lab2.path("launcher", "/root/project")
+    for host in ("launcher", "node1", "node2"):
+        (lab2.path(host, "/root/project") / "src").mkdir(parents=True)
+    (lab2.path("node1", "/root/project/src") / "train.py").write_text("")
+    for name in ("src/train.py", "run.sh", "left-out.py"):
+        (folder / name).write_text("")
+    (folder / ".hvdignore").write_text("left-out.py\n")
+
+    def check(*arguments, cwd="/root/project"):
+        return report(lab2.run("sh", "-c", f"cd {cwd} && exec {HVDRUN} check --json {' '.join(arguments)}"))
+
+    found = check("-H node1,node2 python3 src/train.py")
+    assert found["exit_code"] == NO_PROGRAM and subjects(found, "node2") == {"program"} and subjects(found, "node1") == set()
+    assert "no such script: '/root/project/src/train.py'" in host_of(found, "node2")["script"]["error"]
+    for command in ("python3 src/train.py", "./run.sh", "python3 /usr/bin/env"):
+        found = check("--sync -H node1,node2", command)
+        assert found["exit_code"] == 0, found["findings"]
+    assert check("--sync=/root/project -H node1 python3 train.py", cwd="/root/project/src")["exit_code"] == 0
+    for command, lacking in (("python3 left-out.py", "left-out.py"), ("./none.sh", "./none.sh"), ("python3 ../out.py", "../out.py")):
+        found = check("--sync -H node1", command)
+        assert found["exit_code"] == NO_PROGRAM
+        assert any(f"--sync would not bring '{lacking}'" in finding["message"] for finding in found["findings"])
+    assert lab2.wait_for_no_processes() == []
 
 
 def test_an_agent_that_is_killed_while_links_are_measured_is_named(lab3):

@@ -292,6 +292,8 @@ TEST_CASE("what would keep a job from starting has the code with which it would 
          r.names_program = true;
          r.hosts[1].software->program_error = "no";
        }},
+      {127, [](CheckResult& r) { r.hosts[1].software->script_error = "no"; }},
+      {127, [](CheckResult& r) { r.not_in_folder = "train.py"; }},
       {241, [](CheckResult& r) { r.hosts[1].address = "127.0.0.1"; }},
       {242,
        [](CheckResult& r) {

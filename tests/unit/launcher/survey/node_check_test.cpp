@@ -221,6 +221,7 @@ TEST_CASE("what Python, nvidia-smi and mpirun print, also between noise") {
 TEST_CASE("every message of a check is read as it was written, and refused when it is cut or longer") {
   SurveyRequest survey;
   survey.start.argv = {"python"};
+  survey.programs = {"python", "python3"};
   survey.start.ranks.resize(1);
   survey.wants_mpirun = true;
   SoftwareSurvey software;
@@ -513,7 +514,8 @@ TEST_CASE("an agent that is asked answers; two of them measure their link, and a
   CHECK(ClockMessage::decode(said.back().second).value().unix_ns > 1'700'000'000'000'000'000);
 
   SurveyRequest survey;
-  survey.start.argv = {"no-such-program", "sh"};
+  survey.start.argv = {"python3", "/no/such/script.py"};
+  survey.programs = {"no-such-program", "sh"};
   survey.start.ranks.resize(1);
   survey.start.cwd = "/no/such/folder";
   survey.patience_ms = 300'000;
@@ -523,6 +525,7 @@ TEST_CASE("an agent that is asked answers; two of them measure their link, and a
   const SoftwareSurvey software = SoftwareSurvey::decode(find(AgentMessage::kSoftware)->second).value();
   CHECK(software.program == "/usr/bin/sh");
   CHECK(!software.directory.error.empty());
+  CHECK(software.script_error.find("no such script: '/no/such/script.py'") == 0);
   CHECK(software.temporary.error.empty());
 
   ProbeRequest listen = probe_to("127.0.0.1", false);
