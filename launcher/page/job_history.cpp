@@ -5,15 +5,13 @@
 #include <cstdio>
 #include <utility>
 
-#include <nlohmann/json.hpp>
 #include <time.h>
 
+#include "launcher/page/json.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::size_t kMostEvents = 500;
 // Numbers beyond these come from no job, and would fill the memory.

@@ -4,14 +4,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include <nlohmann/json.hpp>
-
+#include "launcher/page/json.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
-
-using SpanJson = nlohmann::ordered_json;
 
 constexpr int kInternal = 1;  // SPAN_KIND_INTERNAL
 constexpr int kFailed = 2;    // STATUS_CODE_ERROR
@@ -37,11 +34,11 @@ std::string id_of(const std::string& text) {
   return digits;
 }
 
-SpanJson attribute(const char* key, const std::string& value) {
+Json attribute(const char* key, const std::string& value) {
   return {{"key", key}, {"value", {{"stringValue", value}}}};
 }
 
-SpanJson attribute(const char* key, long long value) {
+Json attribute(const char* key, long long value) {
   return {{"key", key}, {"value", {{"intValue", std::to_string(value)}}}};  // OTLP writes 64 bits as text
 }
 
@@ -51,9 +48,9 @@ class SpanWriter {
 
   // Adds a span of `history` between two of its moments; returns its id.
   std::string add(const JobHistory& history, const std::string& parent, const std::string& name, double from, double to,
-                  SpanJson attributes) {
+                  Json attributes) {
     const std::string id = id_of(place_.trace + "/" + std::to_string(spans_.size()));
-    SpanJson span = {{"traceId", place_.trace}, {"spanId", id}};
+    Json span = {{"traceId", place_.trace}, {"spanId", id}};
     if (!parent.empty()) {
       span["parentSpanId"] = parent;
     }
@@ -66,7 +63,7 @@ class SpanWriter {
     return id;
   }
   void fail(const std::string& why) { spans_.back()["status"] = {{"code", kFailed}, {"message", why}}; }
-  [[nodiscard]] const SpanJson& spans() const { return spans_; }
+  [[nodiscard]] const Json& spans() const { return spans_; }
 
  private:
   static std::string nanoseconds(const JobHistory& history, double at) {
@@ -75,7 +72,7 @@ class SpanWriter {
   }
 
   const SpanPlace& place_;
-  SpanJson spans_ = SpanJson::array();
+  Json spans_ = Json::array();
 };
 
 std::string command_of(const JobHistory& history) {
@@ -88,8 +85,8 @@ std::string command_of(const JobHistory& history) {
 
 void add_step(SpanWriter& writer, const JobSpanStep& step, const std::string& parent) {
   const JobHistory& history = step.history;
-  SpanJson attributes =
-      SpanJson::array({attribute("hvdrun.job", history.job()), attribute("process.command_line", command_of(history)),
+  Json attributes =
+      Json::array({attribute("hvdrun.job", history.job()), attribute("process.command_line", command_of(history)),
                        attribute("hvdrun.ranks", static_cast<long long>(history.ranks().size()))});
   if (history.end()) {
     attributes.push_back(attribute("hvdrun.exit_code", history.end()->exit_code));
@@ -104,11 +101,11 @@ void add_step(SpanWriter& writer, const JobSpanStep& step, const std::string& pa
   for (const HistoryNode& node : history.nodes()) {
     if (node.ready) {
       writer.add(history, own, "start of " + node.host, 0, *node.ready,
-                 SpanJson::array({attribute("host.name", node.host), attribute("hvdrun.transport", node.transport)}));
+                 Json::array({attribute("host.name", node.host), attribute("hvdrun.transport", node.transport)}));
     }
     for (const HistorySpan& away : node.away) {
       writer.add(history, own, node.host + " not reached", away.from, away.to.value_or(history.latest()),
-                 SpanJson::array({attribute("host.name", node.host)}));
+                 Json::array({attribute("host.name", node.host)}));
     }
   }
   for (const HistoryRank& rank : history.ranks()) {
@@ -117,7 +114,7 @@ void add_step(SpanWriter& writer, const JobSpanStep& step, const std::string& pa
     for (const HistoryProcess& process : rank.processes) {
       writer.add(history, own, "rank " + std::to_string(rank.rank), process.time.from,
                  process.time.to.value_or(history.latest()),
-                 SpanJson::array({attribute("hvdrun.rank", rank.rank), attribute("host.name", host),
+                 Json::array({attribute("hvdrun.rank", rank.rank), attribute("host.name", host),
                                   attribute("process.pid", process.pid)}));
       if (process.end == HistoryProcess::End::kFailed || process.end == HistoryProcess::End::kLost) {
         writer.fail(process.how.empty() ? "lost with its host" : process.how);
@@ -146,18 +143,18 @@ std::string job_spans(const std::vector<JobSpanStep>& steps, const SpanPlace& pl
     const JobHistory& first = steps.front().history;
     const JobHistory& last = steps.back().history;
     const double end = static_cast<double>(last.began_ms() - first.began_ms()) / 1000 + last.latest();
-    parent = writer.add(first, parent, "hvdrun", 0, end, SpanJson::array({attribute("hvdrun.job", last.job())}));
+    parent = writer.add(first, parent, "hvdrun", 0, end, Json::array({attribute("hvdrun.job", last.job())}));
   }
   for (const JobSpanStep& step : steps) {
     add_step(writer, step, parent);
   }
   const std::string version = steps.empty() ? "" : steps.back().history.version();
-  const SpanJson resource = {
-      {"attributes", SpanJson::array({attribute("service.name", "hvdrun"), attribute("service.version", version)})}};
-  const SpanJson scope = {{"scope", {{"name", "hvdrun"}, {"version", version}}}, {"spans", writer.spans()}};
-  const SpanJson document = {
-      {"resourceSpans", SpanJson::array({{{"resource", resource}, {"scopeSpans", SpanJson::array({scope})}}})}};
-  return document.dump(-1, ' ', false, SpanJson::error_handler_t::replace) + "\n";
+  const Json resource = {
+      {"attributes", Json::array({attribute("service.name", "hvdrun"), attribute("service.version", version)})}};
+  const Json scope = {{"scope", {{"name", "hvdrun"}, {"version", version}}}, {"spans", writer.spans()}};
+  const Json document = {
+      {"resourceSpans", Json::array({{{"resource", resource}, {"scopeSpans", Json::array({scope})}}})}};
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace hvd::launch
