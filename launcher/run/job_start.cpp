@@ -88,9 +88,11 @@ void JobStart::bring(Tree tree) {
   sink.on_here = [this](int node) { on_complete(node); };
   sink.on_failed = [this](int node, const Error& why) { on_tree_failed(node, why); };
   sink.addresses_of = [this](int node) { return addresses_of(job_.session(node)); };
-  sink.on_changed = [this](int node, const std::string& path) {
-    job_.say(Note{LogLevel::kWarning, node,
-                  "--sync: " + path + " was changed while it was copied, so that hosts may have different ones"});
+  sink.on_changed = [this](int node, const std::string& path, std::size_t others) {
+    const std::string what = others == 0
+                                 ? " was changed while it was copied"
+                                 : " and " + counted(others, "other file") + " were changed while they were copied";
+    job_.say(Note{LogLevel::kWarning, node, "--sync: " + path + what + ", so that hosts may have different ones"});
   };
   sink.on_fallback = [this](int node, int source, const std::string& why) {
     job_.log.write(LogLevel::kDebug, job_.agent(node).host.name + ": does not get the files from " +

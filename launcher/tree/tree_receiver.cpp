@@ -252,6 +252,7 @@ void TreeReceiver::finish() {
   if (writer_ != nullptr) {
     here_.removed = writer_->removed();
     here_.changed = writer_->changed();
+    here_.others = writer_->others_changed();
     shared = folder_->share(written());
     writer_.reset();
   } else if (folder_->may_change()) {

@@ -136,13 +136,16 @@ Result<void> TreeSenders::on_here(int node, Node& to, std::string_view body) {
   if (!here.changed.empty()) {
     const std::string path = tree_.root + "/" + here.changed;
     if (!is_sharing_) {  // ranks run already, by what the file was
-      sink_.on_failed(node, Error(Code::kResource, "--sync: " + path +
-                                                       " has changed since the job began, so that this host would "
-                                                       "have another one than the others"));
+      const std::string what =
+          here.others == 0
+              ? path + " has changed since the job began, so that this host would have another one than the others"
+              : path + " and " + counted(here.others, "other file") +
+                    " have changed since the job began, so that this host would have other ones than the others";
+      sink_.on_failed(node, Error(Code::kResource, "--sync: " + what));
       return {};
     }
     if (changed_.insert(here.changed).second) {
-      sink_.on_changed(node, path);
+      sink_.on_changed(node, path, here.others);
     }
   }
   to.path = std::move(here.path);

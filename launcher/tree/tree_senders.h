@@ -33,8 +33,9 @@ class TreeSenders {
     std::function<void(int node, const Error& why)> on_failed;
     // Returns where other nodes may reach the node, best first, without a port.
     std::function<std::vector<std::string>(int node)> addresses_of;
-    // The node, before the ranks start, got this file with another content than the list's. Told once for each file.
-    std::function<void(int node, const std::string& path)> on_changed;
+    // The node, before the ranks start, got files with another content than the list's: the first, which is told of
+    // once, and so many others.
+    std::function<void(int node, const std::string& path, std::size_t others)> on_changed;
     // The node does not get the files from its source, so that they come from here.
     std::function<void(int node, int source, const std::string& why)> on_fallback;
   };
@@ -103,7 +104,7 @@ class TreeSenders {
   bool is_sharing_ = true;
   std::uint64_t activity_ = 0;
   Totals totals_;
-  std::set<std::string> changed_;  // files that were told of
+  std::set<std::string> changed_;  // the first files that were told of
   TimerId timer_ = 0;
 };
 

@@ -241,6 +241,7 @@ Result<void> TreeWriter::end_file(const TreeEntry& entry) {
   }
   note(entry, status);
   if (!is_as_listed) {
+    others_changed_ += changed_.empty() ? 0U : 1U;
     changed_ = changed_.empty() ? entry.path : changed_;
     written_.back().entry.hash = {};
   }

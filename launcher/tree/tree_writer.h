@@ -58,8 +58,10 @@ class TreeWriter {
   [[nodiscard]] const std::vector<TreeEntry>& list() const { return list_; }
   [[nodiscard]] std::shared_ptr<const std::vector<TreeEntry>> whole_list() const { return whole_list_; }
   [[nodiscard]] std::uint32_t removed() const { return removed_; }
-  // The first file that came with another content than the list's: it was changed since. Empty: none.
+  // The first file that came with another content than the list's, since it was changed; empty: none. Then how many
+  // others did so.
   [[nodiscard]] const std::string& changed() const { return changed_; }
+  [[nodiscard]] std::uint32_t others_changed() const { return others_changed_; }
   // Returns what is there now. `digest` says what it is when all is there.
   [[nodiscard]] TreeIndex index(const ContentHash& digest) const;
 
@@ -92,6 +94,7 @@ class TreeWriter {
   std::size_t next_ = 0;  // of wanted_
   std::uint32_t removed_ = 0;
   std::string changed_;
+  std::uint32_t others_changed_ = 0;
   Fd file_;
   std::uint64_t file_bytes_ = 0;  // written of it
   Sha256 file_hash_;              // of these

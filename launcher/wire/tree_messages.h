@@ -97,10 +97,11 @@ struct TreeHere {
   std::uint32_t files = 0;    // whose contents have come
   std::uint64_t bytes = 0;    // of these
   std::uint32_t removed = 0;  // files that are not in the list any more
-  std::string changed;        // a file that came with another content than the list's; empty: none did
+  std::string changed;        // the first file that came with another content than the list's; empty: none did
+  std::uint32_t others = 0;   // that did so too
   std::string error;          // empty: none
 
-  static void fields(auto& m, auto& walk) { walk(m.path, m.files, m.bytes, m.removed, m.changed, m.error); }
+  static void fields(auto& m, auto& walk) { walk(m.path, m.files, m.bytes, m.removed, m.changed, m.others, m.error); }
   [[nodiscard]] std::string encode() const;
   static Result<TreeHere> decode(std::string_view body);
 };

@@ -56,7 +56,7 @@ TEST_CASE("the list travels a window at a time, and all nodes get the same parts
                          }
                        },
                        [](int) {}, [](int, const Error&) {}, [](int) { return std::vector<std::string>(); },
-                       [](int, const std::string&) {}, [](int, int, const std::string&) {}});
+                       [](int, const std::string&, std::size_t) {}, [](int, int, const std::string&) {}});
   const auto turn = [&loop] {
     for (int count = 0; count < 20; ++count) {
       REQUIRE(loop->turn(Deadline::after(Duration::zero())).ok());
@@ -202,6 +202,27 @@ TEST_CASE("a file that changes or shrinks while it is copied does no harm, and t
   changed.digest = digest_of(changed.entries);
   nodes.bring(std::move(changed));
   CHECK(test::read_file(nodes.path() + "/log") == "mmmmm");  // no more than it had
+}
+
+TEST_CASE("of the files that have changed the first is named, and how many others there are") {
+  const Scene scene;
+  const std::string& from = scene.source();
+  for (const char* const name : {"/a", "/b", "/c", "/d"}) {
+    test::write_file(from + name, "one");
+  }
+  Nodes nodes({scene.home(0)});
+  auto tree = scan_tree(from, {});
+  REQUIRE(tree.ok());
+  for (const char* const name : {"/b", "/c", "/d"}) {
+    test::write_file(from + name, "two");
+  }
+  nodes.bring(std::move(tree).value());
+  CHECK(nodes.failed.empty());
+  CHECK(nodes.changed == std::map<int, std::string>{{0, from + "/b and 2"}});
+  nodes.join(scene.home(1));
+  CHECK(nodes.failed[1] == "--sync: " + from +
+                               "/b and 2 other files have changed since the job began, so that this host would have "
+                               "other ones than the others");
 }
 
 TEST_CASE("a host that comes later has what the others have, or is told which file has changed") {

@@ -80,7 +80,9 @@ class Nodes {
     sink.on_here = [this](int node) { here.push_back(node); };
     sink.on_failed = [this](int node, const Error& why) { failed[node] = why.message(); };
     sink.addresses_of = [this](int) { return addresses; };
-    sink.on_changed = [this](int node, const std::string& path) { changed[node] = path; };
+    sink.on_changed = [this](int node, const std::string& path, std::size_t others) {
+      changed[node] = path + (others == 0 ? "" : " and " + std::to_string(others));
+    };
     sink.on_fallback = [this](int node, int, const std::string& why) { fallbacks[node] = why; };
     senders_ = std::make_unique<TreeSenders>(*loop_, std::move(tree), std::move(sink));
     ++job_;

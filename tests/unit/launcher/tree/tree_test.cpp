@@ -403,7 +403,7 @@ TEST_CASE("whoever speaks out of turn is refused") {
   tree.name = "folder";
   TreeSenders senders(*loop, tree,
                       {[](int, AgentMessage, auto) {}, [](int) {}, [](int, const Error&) {},
-                       [](int) { return std::vector<std::string>(); }, [](int, const std::string&) {},
+                       [](int) { return std::vector<std::string>(); }, [](int, const std::string&, std::size_t) {},
                        [](int, int, const std::string&) {}});
   CHECK_FALSE(senders.on_message(0, AgentMessage::kAskTree, "").ok());
   senders.offer(0);
