@@ -203,7 +203,7 @@ Result<void> AgentCore::on_welcome(const Frame& frame) {
   HVD_TRY_ASSIGN(const WelcomeMessage welcome, WelcomeMessage::decode(frame.body));
   hub_->admit(RankHub::Admission{welcome.token, welcome.secret, welcome.size});
   ranks_.on_credit(welcome.output_credit);
-  tree_.set_secret(welcome.secret);
+  tree_.set_job({welcome.job_id, welcome.secret});
   check_ = make_check(welcome.secret);
   stacks_ = std::make_unique<StackReader>(
       loop_, options_.environment, [this](const RankStacks& stacks) { send(AgentMessage::kStacks, stacks.encode()); });

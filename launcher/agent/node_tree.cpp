@@ -6,14 +6,14 @@ namespace hvd::launch {
 
 Result<void> NodeTree::on_message(AgentMessage type, std::string_view body) {
   if (type == AgentMessage::kResultCredit) {
-    HVD_TRY_ASSIGN(const std::uint64_t bytes, decode_count(body));
+    HVD_TRY_ASSIGN(const ResultCredit credit, ResultCredit::decode(body));
     if (results_ != nullptr) {
-      results_->on_credit(bytes);
+      results_->on_credit(credit);
     }
     return {};
   }
   if (receiver_ == nullptr) {
-    receiver_ = std::make_unique<TreeReceiver>(loop_, environment_, secret_, send_);
+    receiver_ = std::make_unique<TreeReceiver>(loop_, environment_, job_, send_);
   }
   return receiver_->on_message(type, body);
 }

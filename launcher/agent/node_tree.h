@@ -24,7 +24,7 @@ class NodeTree {
   NodeTree(EventLoop& loop, std::vector<std::string> environment, Send send)
       : loop_(loop), environment_(std::move(environment)), send_(std::move(send)) {}
 
-  void set_secret(const JobSecret& secret) { secret_ = secret; }
+  void set_job(TreeReceiver::Job job) { job_ = std::move(job); }
   // Takes a message of the launcher about the folder or its results.
   Result<void> on_message(AgentMessage type, std::string_view body);
   // The patterns of the files that go home.
@@ -42,7 +42,7 @@ class NodeTree {
   EventLoop& loop_;
   const std::vector<std::string> environment_;
   const Send send_;
-  JobSecret secret_{};
+  TreeReceiver::Job job_;
   std::unique_ptr<TreeReceiver> receiver_;  // null: no folder is brought to this node
   std::vector<std::string> wanted_;
   bool are_results_skipped_ = false;       // whoever ends the job does not wait for them, whenever they come

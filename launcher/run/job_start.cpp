@@ -94,6 +94,7 @@ void JobStart::bring(Tree tree) {
                                  : " and " + counted(others, "other file") + " were changed while they were copied";
     job_.say(Note{LogLevel::kWarning, node, "--sync: " + path + what + ", so that hosts may have different ones"});
   };
+  sink.on_waiting = [this](int node, const std::string& what) { job_.say(Note{LogLevel::kWarning, node, what}); };
   sink.on_fallback = [this](int node, int source, const std::string& why) {
     job_.log.write(LogLevel::kDebug, job_.agent(node).host.name + ": does not get the files from " +
                                          job_.agent(source).host.name + ", but from here: " + why);

@@ -114,11 +114,11 @@ void PeerFetch::on_channel_bytes(Bytes bytes) {
   decoder_.feed(bytes);
   const auto life = scope_.life();
   while (!life.expired() && !is_over_) {
-    auto next = decoder_.next();
+    const auto next = decoder_.next(frame_);
     if (next.ok() && !next.value()) {
       return;
     }
-    const Result<void> taken = next.ok() ? on_frame(*next.value()) : Result<void>(next.error());
+    const Result<void> taken = next.ok() ? on_frame(frame_) : Result<void>(next.error());
     if (!life.expired() && !taken.ok()) {
       fail(taken.error());
     }
@@ -129,7 +129,7 @@ Result<void> PeerFetch::on_frame(const Frame& frame) {
   if (frame.type != static_cast<std::uint16_t>(AgentMessage::kFileBytes)) {
     return Error(Code::kProtocol, "a message that is not of who gives files");
   }
-  channel_->write(agent_frame(AgentMessage::kFileCredit, count_body(frame.body.size())));
+  channel_->write(agent_frame(AgentMessage::kFileCredit, FileCredit{frame.body.size()}.encode()));
   return sink_.on_bytes(frame.body);
 }
 

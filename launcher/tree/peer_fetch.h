@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/wire/tree_messages.h"
@@ -25,7 +26,7 @@ class PeerFetch {
  public:
   struct Sink {
     // The next files' bytes. An error ends the fetch.
-    std::function<Result<void>(const std::string& body)> on_bytes;
+    std::function<Result<void>(std::string_view body)> on_bytes;
     // Nothing more comes from there; called once.
     std::function<void(const Error& why)> on_failed;
   };
@@ -63,6 +64,7 @@ class PeerFetch {
   std::optional<HandshakeConnector> handshake_;
   std::unique_ptr<ByteChannel> channel_;
   FrameDecoder decoder_{kAgentFrames};
+  Frame frame_;  // whose memory serves one after the other
   TimerId timer_ = 0;
   bool is_over_ = false;
   Scope scope_;

@@ -17,6 +17,8 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(10);
 // The launcher sends no more than a few nodes here; strangers are not to use up what there is.
 constexpr std::size_t kMostCallers = 32;
+// 8 MiB of frames: twice of what may be under way to a caller.
+constexpr std::size_t kMostKept = 32;
 // PeerFetch gives up after three of these.
 constexpr auto kAlive = std::chrono::seconds(10);
 
@@ -127,8 +129,8 @@ void PeerServer::on_bytes(std::uint64_t number, Bytes bytes) {
 
 Result<void> PeerServer::on_frame(Caller& caller, const Frame& frame) {
   if (frame.type == static_cast<std::uint16_t>(AgentMessage::kFileCredit)) {
-    HVD_TRY_ASSIGN(const std::uint64_t bytes, decode_count(frame.body));
-    caller.credit += static_cast<std::int64_t>(std::min(bytes, kTreeWindow));
+    HVD_TRY_ASSIGN(const FileCredit credit, FileCredit::decode(frame.body));
+    caller.credit += static_cast<std::int64_t>(std::min(credit.bytes, kTreeWindow));
     send_soon();
     return {};
   }
@@ -147,9 +149,39 @@ Result<void> PeerServer::on_frame(Caller& caller, const Frame& frame) {
   return {};
 }
 
-void PeerServer::on_progress() {
-  if (!callers_.empty()) {
-    send_soon();
+void PeerServer::on_arrived(std::string_view body, std::span<const std::uint32_t> files, std::uint64_t offset,
+                            std::uint64_t last_bytes) {
+  if (callers_.empty()) {
+    return;
+  }
+  if (kept_.size() == kMostKept) {
+    kept_.pop_front();
+  }
+  kept_.push_back(
+      {{files.begin(), files.end()}, offset, last_bytes, agent_frame(AgentMessage::kFileBytes, body), body.size()});
+  send_soon();
+}
+
+const PeerServer::Kept* PeerServer::kept_for(const Caller& caller) const {
+  const auto rest = std::span(caller.wanted).subspan(caller.place.file);
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
+    return kept.offset == caller.place.offset && kept.files.size() <= rest.size() &&
+           std::equal(kept.files.begin(), kept.files.end(), rest.begin());
+  });
+  return found == kept_.end() ? nullptr : &*found;
+}
+
+void PeerServer::drop_passed() {
+  const auto is_passed = [this](const Kept& kept) {
+    return std::none_of(callers_.begin(), callers_.end(), [&kept](const auto& each) {
+      const Caller& caller = each.second;
+      return caller.place.file < caller.wanted.size() &&
+             std::pair(caller.wanted[caller.place.file], caller.place.offset) <=
+                 std::pair(kept.files.front(), kept.offset);
+    });
+  };
+  while (!kept_.empty() && is_passed(kept_.front())) {
+    kept_.pop_front();
   }
 }
 
@@ -175,12 +207,12 @@ void PeerServer::send_more() {
   for (const std::uint64_t number : failed) {
     drop(number);
   }
+  drop_passed();
   if (is_more) {
     send_soon();
   }
 }
 
-// True: something was sent, so that more may follow.
 // A caller that waits for a file which is still on its way here hears that this node is alive.
 void PeerServer::tell_waiting() {
   for (auto& [number, caller] : callers_) {
@@ -193,9 +225,17 @@ void PeerServer::tell_waiting() {
   alive_timer_ = loop_.after(kAlive, [this] { tell_waiting(); });
 }
 
+// True: something was sent, so that more may follow.
 Result<bool> PeerServer::send_portion(Caller& caller) {
   if (caller.channel == nullptr || caller.credit <= 0 || caller.place.file >= caller.wanted.size()) {
     return false;
+  }
+  if (const Kept* const kept = kept_for(caller); kept != nullptr) {
+    const bool is_last_whole = kept->last_bytes == 0;
+    caller.place = {caller.place.file + kept->files.size() - (is_last_whole ? 0 : 1), kept->last_bytes};
+    caller.credit -= static_cast<std::int64_t>(kept->body_bytes);
+    caller.channel->write(kept->frame);
+    return true;
   }
   const auto end = std::lower_bound(caller.wanted.begin(), caller.wanted.end(), source_.first_missing());
   const auto here = static_cast<std::size_t>(end - caller.wanted.begin());

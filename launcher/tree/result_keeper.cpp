@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kMostReason = 1000;  // bytes of a node's text
+constexpr std::size_t kMostLost = 10;      // files that are named, one by one, before their node's results end
 constexpr const char* kPart = ".hvdrun-part";
 constexpr mode_t kFolderMode = 0777;  // as the umask allows, like the ranks' output
 
@@ -21,6 +23,15 @@ Result<void> make_folder(const std::string& path) {
   if (::mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) {
     return Error::from_errno("--sync-back: " + path);
   }
+  return {};
+}
+
+// Whatever a node says, this ends: it could go on for ever.
+Result<void> take_room(std::uint64_t& room, std::uint64_t bytes) {
+  if (bytes > room) {
+    return Error(Code::kResource, "--sync-back: it sends more results than this disk has room for");
+  }
+  room -= bytes;
   return {};
 }
 
@@ -32,7 +43,7 @@ Result<void> ResultKeeper::on_message(int number, const std::string& name, Agent
   if (!node.has_failed) {
     done = type == AgentMessage::kResultList ? on_list(node, name, body) : on_bytes(number, node, body);
   }
-  sink_.send(number, AgentMessage::kResultCredit, count_body(body.size()));
+  sink_.send(number, AgentMessage::kResultCredit, ResultCredit{body.size(), std::exchange(node.ends, {})}.encode());
   if (!done.ok() && done.error().code() != Code::kProtocol) {
     node.has_failed = true;
     node.writer.reset();
@@ -44,18 +55,14 @@ Result<void> ResultKeeper::on_message(int number, const std::string& name, Agent
 
 Result<void> ResultKeeper::on_list(Node& node, const std::string& name, std::string_view body) {
   HVD_TRY_ASSIGN(TreeList list, TreeList::decode(body));
-  if (!list.is_last || list.entries.empty() || (node.writer != nullptr && !node.writer->has_all())) {
+  if (!list.is_last || list.entries.empty() || node.is_dropping ||
+      (node.writer != nullptr && !node.writer->has_all())) {
     return Error(Code::kProtocol, "its agent names results before it has sent others");
   }
   if (!node.folder.is_open()) {
     HVD_TRY(open_folder(node, name));
   }
-  for (const TreeEntry& entry : list.entries) {
-    if (entry.size > node.room || node.room - entry.size < kFileWorth) {
-      return Error(Code::kResource, "--sync-back: it names more results than this disk has room for");
-    }
-    node.room -= entry.size + kFileWorth;
-  }
+  HVD_TRY(take_room(node.room, list.entries.size() * kFileWorth));
   node.writer = std::make_unique<TreeWriter>(
       TreeWriter::Place{node.folder.get(), node.path, node.folder.get(), kPart}, TreeIndex(),
       std::make_shared<const std::vector<TreeEntry>>(std::move(list.entries)), TreeWriter::Way::kAsUmask);
@@ -75,13 +82,15 @@ Result<void> ResultKeeper::open_folder(Node& node, const std::string& name) {
   if (!node.folder.is_open()) {
     return Error::from_errno("--sync-back: " + node.path);
   }
-  // So much at most, whatever a node says: it could go on for ever.
+  // So much at most, whatever a node says: it could go on for ever. A file that is lost may have filled the disk
+  // before.
   struct statvfs disk{};
   if (::fstatvfs(node.folder.get(), &disk) != 0) {
     return Error::from_errno("--sync-back: " + node.path);
   }
   constexpr std::uint64_t kUnknown = std::uint64_t{1} << 50U;  // some file systems do not tell their size
-  node.room = disk.f_blocks == 0 ? kUnknown : std::uint64_t{disk.f_blocks} * disk.f_frsize;
+  const std::uint64_t size = disk.f_blocks == 0 ? kUnknown : std::uint64_t{disk.f_blocks} * disk.f_frsize;
+  node.room = std::min(size, kUnknown) * (kMostLost + 2);
   names_.insert(name);
   return {};
 }
@@ -92,17 +101,44 @@ Result<void> ResultKeeper::on_bytes(int number, Node& node, std::string_view bod
   }
   HVD_TRY_ASSIGN(const FileBytes bytes, FileBytes::decode(body));
   for (const FilePiece& piece : bytes.pieces) {
-    if (piece.is_unreadable) {
-      if (node.writer->has_all()) {
-        return Error(Code::kProtocol, "a result that was not named");
-      }
-      node.writer->skip();
-      sink_.on_missed(number, Error(Code::kResource, "--sync-back: " + piece.bytes.substr(0, kMostReason)));
-      continue;
+    HVD_TRY(on_piece(number, node, piece));
+    node.ended += piece.is_end ? 1 : 0;
+  }
+  return {};
+}
+
+Result<void> ResultKeeper::on_piece(int number, Node& node, const FilePiece& piece) {
+  // A hole takes no room, but somebody could send small ones for ever.
+  HVD_TRY(take_room(node.room, piece.bytes.size() + std::min(piece.hole, kFileWorth)));
+  if (node.is_dropping) {
+    node.is_dropping = !piece.is_end;
+    return {};
+  }
+  if (piece.is_unreadable) {
+    if (node.writer->has_all()) {
+      return Error(Code::kProtocol, "a result that was not named");
     }
-    HVD_TRY(node.writer->write(piece));
-    bytes_ += piece.bytes.size();
-    files_ += piece.is_end ? 1 : 0;
+    node.writer->skip();
+    sink_.on_missed(number, Error(Code::kResource, "--sync-back: " + std::string(piece.bytes.substr(0, kMostReason))));
+    return {};
+  }
+  if (const auto written = node.writer->write(piece); !written.ok()) {
+    return written.error().code() == Code::kProtocol ? written : lose_file(number, node, piece.is_end, written.error());
+  }
+  bytes_ += piece.bytes.size();
+  files_ += piece.is_end ? 1 : 0;
+  return {};
+}
+
+Result<void> ResultKeeper::lose_file(int number, Node& node, bool has_ended, const Error& why) {
+  if (++node.lost > kMostLost) {
+    return Error(why.code(), why.message() + "; neither could " + counted(kMostLost, "file") + " before");
+  }
+  node.writer->skip();
+  sink_.on_missed(number, why);
+  if (!has_ended) {
+    node.is_dropping = true;
+    node.ends = node.ended;
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -26,7 +27,7 @@ class ResultKeeper {
     std::function<void(int node, AgentMessage type, std::string_view body)> send;
     // A node's files cannot be kept. It is told once for each node, and what else comes of it is dropped.
     std::function<void(int node, const Error& why)> on_failed;
-    // One file does not come home, since the node cannot read it; others do.
+    // One file does not come home, since the node cannot read it or we cannot write it; others do.
     std::function<void(int node, const Error& why)> on_missed;
   };
 
@@ -47,13 +48,20 @@ class ResultKeeper {
     Fd folder;  // not open: no list has come
     std::string path;
     std::unique_ptr<TreeWriter> writer;  // null: no list has come
-    std::uint64_t room = 0;              // that its lists have not named yet
+    std::uint64_t room = 0;              // that it has not used up yet
+    std::uint64_t ended = 0;             // files of which all has come, or no more comes
+    std::size_t lost = 0;                // of these, that could not be kept
+    bool is_dropping = false;            // what still comes of a file that cannot be kept
+    std::optional<std::uint64_t> ends;   // the number of that file, which its agent has not been told yet
     bool has_failed = false;
   };
 
   Result<void> open_folder(Node& node, const std::string& name);
   Result<void> on_list(Node& node, const std::string& name, std::string_view body);
   Result<void> on_bytes(int number, Node& node, std::string_view body);
+  Result<void> on_piece(int number, Node& node, const FilePiece& piece);
+  // The file that is being written cannot be kept.
+  Result<void> lose_file(int number, Node& node, bool has_ended, const Error& why);
 
   const std::string folder_;
   const Sink sink_;

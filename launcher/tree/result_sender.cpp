@@ -21,9 +21,21 @@ void ResultSender::begin(const TreeIndex& brought, const std::vector<std::string
   go_on_soon();
 }
 
-void ResultSender::on_credit(std::uint64_t bytes) {
-  credit_ += static_cast<std::int64_t>(std::min(bytes, kTreeWindow));
+void ResultSender::on_credit(const ResultCredit& credit) {
+  credit_ += static_cast<std::int64_t>(std::min(credit.bytes, kTreeWindow));
+  if (credit.ends) {
+    end_file(*credit.ends);
+  }
   go_on_soon();
+}
+
+void ResultSender::end_file(std::uint64_t files_before) {
+  if (files_before != files_before_ + place_.file || place_.file >= files_.size()) {
+    return;  // all of it was sent when this was said
+  }
+  FilePiece end;
+  end.is_end = true;
+  send_piece(FileBytes{{end}}.encode(), {place_.file + 1, 0});
 }
 
 void ResultSender::go_on_soon() {
@@ -56,6 +68,7 @@ void ResultSender::go_on() {
 
 void ResultSender::send_list() {
   entries_ = walk_->take();
+  files_before_ += files_.size();
   files_.clear();
   place_ = {};
   for (std::uint32_t index = 0; index < entries_.size(); ++index) {
@@ -75,9 +88,13 @@ void ResultSender::send_bytes() {
     sink_.on_over();
     return;
   }
-  credit_ -= static_cast<std::int64_t>(portion.value().body.size());
-  place_ = portion.value().next;
-  sink_.send(AgentMessage::kResultBytes, portion.value().body);
+  send_piece(portion.value().body, portion.value().next);
+}
+
+void ResultSender::send_piece(const std::string& body, const FilePlace& next) {
+  credit_ -= static_cast<std::int64_t>(body.size());
+  place_ = next;
+  sink_.send(AgentMessage::kResultBytes, body);
   go_on_soon();
 }
 

@@ -38,13 +38,16 @@ class ResultSender {
 
   // `brought` is what hvdrun has put there, and outlives this. Patterns are as those of an ignore file.
   void begin(const TreeIndex& brought, const std::vector<std::string>& patterns);
-  void on_credit(std::uint64_t bytes);
+  void on_credit(const ResultCredit& credit);
 
  private:
+  // The launcher cannot keep the file after so many: if it is still being sent, it ends here.
+  void end_file(std::uint64_t files_before);
   void go_on();
   void go_on_soon();
   void send_list();
   void send_bytes();
+  void send_piece(const std::string& body, const FilePlace& next);
 
   EventLoop& loop_;
   const std::string root_;
@@ -53,6 +56,7 @@ class ResultSender {
   std::vector<TreeEntry> entries_;    // of the list that was sent last
   std::vector<std::uint32_t> files_;  // places in entries_
   FilePlace place_;
+  std::uint64_t files_before_ = 0;  // of the lists before this one
   std::int64_t credit_ = kTreeWindow;
   TimerId timer_ = 0;
 };

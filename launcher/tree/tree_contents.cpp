@@ -57,6 +57,8 @@ const TreeContents::Portion& TreeContents::list(std::size_t part) {
     list.is_last = end == tree_.entries.size();
     list.entries.assign(tree_.entries.begin() + static_cast<std::ptrdiff_t>(begin),
                         tree_.entries.begin() + static_cast<std::ptrdiff_t>(end));
+    list.proofs.assign(tree_.proofs.begin() + static_cast<std::ptrdiff_t>(begin),
+                       tree_.proofs.begin() + static_cast<std::ptrdiff_t>(end));
     const std::string body = list.encode();
     list_.push_back({std::make_shared<const std::string>(agent_frame(AgentMessage::kTreeList, body)), body.size(), {}});
   }

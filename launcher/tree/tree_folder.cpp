@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string_view>
 #include <unordered_set>
@@ -19,6 +20,7 @@ namespace {
 constexpr int kMostFolders = 64;
 constexpr mode_t kOwnFolder = 0700;
 constexpr mode_t kLockMode = 0600;
+constexpr std::size_t kMostSignature = 400;
 
 struct FolderClose {
   void operator()(DIR* folder) const { ::closedir(folder); }
@@ -79,12 +81,11 @@ std::string variable(const std::vector<std::string>& environment, const std::str
 
 }  // namespace
 
-Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, const std::string& name,
-                                                   const std::vector<ContentHash>& states, int number) {
-  for (; number <= kMostFolders; ++number) {
+Result<TakenFolder> TreeFolder::take(const Wish& wish) {
+  for (int number = wish.number; number <= kMostFolders; ++number) {
     TreeFolder folder;
     folder.number_ = number;
-    folder.path_ = place + "/" + name + (number == 1 ? "" : "." + std::to_string(number));
+    folder.path_ = wish.place + "/" + wish.name + (number == 1 ? "" : "." + std::to_string(number));
     folder.files_path_ = folder.path_ + "/files";
     HVD_TRY(make_folder(folder.path_));
     const std::string lock_path = folder.path_ + "/lock";
@@ -96,7 +97,7 @@ Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, con
     if (!folder.may_change_) {
       HVD_TRY_ASSIGN(const bool may_read, lock(folder.lock_, F_RDLCK, lock_path));
       if (!may_read) {
-        return std::optional<TreeFolder>();
+        return TakenFolder{std::nullopt, folder.path_, folder.signature_of_lock()};
       }
     }
     folder.parts_ = Fd(::open(folder.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -104,6 +105,7 @@ Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, con
       return sync_error(folder.path_);
     }
     if (folder.may_change_) {
+      folder.sign_lock(wish.who);
       remove_parts(folder.parts_);
     }
     HVD_TRY(make_folder(folder.files_path_));
@@ -112,12 +114,25 @@ Result<std::optional<TreeFolder>> TreeFolder::take(const std::string& place, con
       return sync_error(folder.files_path_);
     }
     folder.index_ = load_index(folder.path_ + "/index");
-    if (folder.may_change_ || std::find(states.begin(), states.end(), folder.index_.digest) != states.end()) {
-      return std::optional(std::move(folder));
+    const bool is_wanted = std::find(wish.states.begin(), wish.states.end(), folder.index_.digest) != wish.states.end();
+    if (folder.may_change_ || is_wanted) {
+      return TakenFolder{std::move(folder)};
     }
   }
   return Error(Code::kResource,
-               "--sync: " + std::to_string(kMostFolders) + " jobs use other states of " + place + "/" + name);
+               "--sync: " + std::to_string(kMostFolders) + " jobs use other states of " + wish.place + "/" + wish.name);
+}
+
+void TreeFolder::sign_lock(const std::string& who) const {
+  if (::ftruncate(lock_.get(), 0) == 0) {
+    [[maybe_unused]] const ssize_t written = ::pwrite(lock_.get(), who.data(), std::min(who.size(), kMostSignature), 0);
+  }
+}
+
+std::string TreeFolder::signature_of_lock() const {
+  std::array<char, kMostSignature> text{};
+  const ssize_t got = ::pread(lock_.get(), text.data(), text.size(), 0);
+  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
 }
 
 Result<void> TreeFolder::announce(const std::vector<TreeEntry>& list) const {

@@ -5,7 +5,7 @@
 //   ~/.cache/hvdrun/folders/NAME/index   what hvdrun has put there (tree_index.h)
 //   ~/.cache/hvdrun/folders/NAME/*.part  a file of which not all has come
 //   ~/.cache/hvdrun/folders/NAME/lock    locked for reading by each job that uses it, for writing by one that changes
-//   it
+//   it, which writes there who it is
 //
 // A folder that another job uses in another state is left alone: then the next of NAME, NAME.2, NAME.3 is taken. So a
 // job finds what earlier ones have left there, and never changes what another one reads.
@@ -24,12 +24,21 @@
 
 namespace hvd::launch {
 
+struct TakenFolder;
+
 class TreeFolder {
  public:
-  // Takes the first folder of that name in `place`, from the given number on, that this job may change, or that is in
-  // use in one of these states. Nothing: another agent is just changing it; ask again.
-  static Result<std::optional<TreeFolder>> take(const std::string& place, const std::string& name,
-                                                const std::vector<ContentHash>& states, int number = 1);
+  struct Wish {
+    std::string place;
+    std::string name;
+    std::vector<ContentHash> states;
+    std::string who{};  // names this agent to those that wait for it: "pid 17 on node1"
+    int number = 1;     // the first that is looked at
+  };
+
+  // Takes the first folder of that name in the place that this job may change, or that is in use in one of these
+  // states.
+  static Result<TakenFolder> take(const Wish& wish);
 
   // Returns the absolute path of its files.
   [[nodiscard]] const std::string& path() const { return files_path_; }
@@ -48,6 +57,9 @@ class TreeFolder {
 
  private:
   TreeFolder() = default;
+  // Tells those that find the lock taken. It is a help for the user alone, so that it may fail.
+  void sign_lock(const std::string& who) const;
+  [[nodiscard]] std::string signature_of_lock() const;
 
   std::string path_;
   std::string files_path_;
@@ -57,6 +69,13 @@ class TreeFolder {
   Fd parts_;
   Fd files_;
   TreeIndex index_;
+};
+
+// Without a folder another agent is just changing it: ask again.
+struct TakenFolder {
+  std::optional<TreeFolder> folder;
+  std::string path{};    // of the folder that is being changed
+  std::string holder{};  // who changes it, as that one says; empty: it does not
 };
 
 // Returns where such folders lie, made if it is not there: in the user's cache folder, as the environment names it.

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
+#include <memory>
 #include <utility>
 
 #include "runtime/base/fd.h"
@@ -18,13 +20,28 @@ constexpr std::size_t kFrameBytes = 256U << 10U;
 // Each file takes at least this much of a frame, because opening and making it costs more than its bytes.
 constexpr std::size_t kLeastRoom = kFrameBytes / 128;
 
+// Where data begins, at `offset` or after it, and where it ends again. A file system without holes says: here, and at
+// the end. The file may have become shorter.
+std::pair<std::uint64_t, std::uint64_t> next_data(const Fd& file, std::uint64_t offset, std::uint64_t end) {
+  const off_t data = ::lseek(file.get(), static_cast<off_t>(offset), SEEK_DATA);
+  if (data < 0) {
+    return {errno == ENXIO ? end : offset, end};
+  }
+  const off_t hole = ::lseek(file.get(), data, SEEK_HOLE);
+  return {std::min(static_cast<std::uint64_t>(data), end),
+          hole < 0 ? end : std::min(static_cast<std::uint64_t>(hole), end)};
+}
+
 }  // namespace
 
 Result<FilePortion> read_portion(const std::string& root, const std::vector<TreeEntry>& entries,
                                  const std::vector<std::uint32_t>& wanted, FilePlace place, std::size_t end,
                                  bool skips_unreadable) {
   FileBytes bytes;
+  const std::unique_ptr<char[]> buffer(new char[kFrameBytes]);  // without zeros, which would be written over
+  std::deque<std::string> reasons;
   std::size_t room = kFrameBytes;
+  std::size_t used = 0;
   while (room > 0 && place.file < end) {
     const TreeEntry& entry = entries[wanted[place.file]];
     const std::string path = root + "/" + entry.path;
@@ -40,19 +57,30 @@ Result<FilePortion> read_portion(const std::string& root, const std::vector<Tree
         return Error(why.code(), "--sync: " + why.message());
       }
       piece.is_end = piece.is_unreadable = true;
-      piece.bytes = why.message();
+      piece.bytes = reasons.emplace_back(why.message());
       room -= std::min<std::size_t>(room, kLeastRoom);
       ++place.file;
       place.offset = 0;
-      bytes.pieces.push_back(std::move(piece));
+      bytes.pieces.push_back(piece);
       continue;
     }
     // Of a file that grows meanwhile, no more is sent than it had.
-    piece.bytes.resize(std::min<std::uint64_t>(room, entry.size - place.offset));
+    std::uint64_t data_end = entry.size;
+    constexpr std::uint64_t kBlock = 512;  // what st_blocks counts in
+    const auto length = static_cast<std::uint64_t>(status.st_size);
+    if (entry.hash == ContentHash{} && static_cast<std::uint64_t>(status.st_blocks) * kBlock < length) {
+      const std::uint64_t last = std::max(place.offset, std::min(entry.size, length));
+      const auto [data, hole] = next_data(file, place.offset, last);
+      piece.hole = data - place.offset;
+      place.offset = data;
+      data_end = length < entry.size && hole == last ? entry.size : hole;
+    }
+    const std::size_t wished = std::min<std::uint64_t>(room, data_end - place.offset);
+    char* const begin = buffer.get() + used;
     std::size_t filled = 0;
-    while (filled < piece.bytes.size()) {
-      const ssize_t got = ::pread(file.get(), piece.bytes.data() + filled, piece.bytes.size() - filled,
-                                  static_cast<off_t>(place.offset + filled));
+    while (filled < wished) {
+      const ssize_t got =
+          ::pread(file.get(), begin + filled, wished - filled, static_cast<off_t>(place.offset + filled));
       if (got < 0 && errno != EINTR) {
         return Error::from_errno("--sync: cannot read " + path);
       }
@@ -61,16 +89,16 @@ Result<FilePortion> read_portion(const std::string& root, const std::vector<Tree
       }
       filled += got > 0 ? static_cast<std::size_t>(got) : 0;
     }
-    const bool is_short = filled < piece.bytes.size();
-    piece.bytes.resize(filled);
+    piece.bytes = {begin, filled};
     place.offset += filled;
+    used += filled;
     room -= filled;
-    piece.is_end = is_short || place.offset == entry.size;
+    piece.is_end = filled < wished || place.offset == entry.size;
     if (piece.is_end) {
       ++place.file;
       place.offset = 0;
     }
-    bytes.pieces.push_back(std::move(piece));
+    bytes.pieces.push_back(piece);
     room -= std::min<std::size_t>(room, kLeastRoom);
   }
   return FilePortion{bytes.encode(), place};

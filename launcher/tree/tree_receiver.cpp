@@ -5,18 +5,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "runtime/base/text.h"
+#include "runtime/rendezvous/sha256.h"
 
 namespace hvd::launch {
 namespace {
 
 // Another agent of this node, or of this home, is writing the same folder.
 constexpr auto kLockPause = std::chrono::milliseconds(20);
-// The launcher is told so often that this agent still waits for that, and hears at the end why it does no longer.
+// The launcher is told so often that this agent still waits for that, once for whom, and at the end why no longer.
 constexpr int kPausesUntold = 50;
+constexpr int kPausesUnnamed = 500;  // ten seconds
 constexpr int kMostPauses = 30'000;  // ten minutes
 constexpr std::size_t kCheckedPerTurn = 2000;
 // For less it is not worth to listen.
@@ -28,6 +32,13 @@ constexpr std::uint64_t kTellBytes = 4U << 20U;
 std::string part_name() {
   const auto nonce = make_nonce();
   return (nonce.ok() ? hex(Bytes(nonce.value()).first(8)) : std::to_string(::getpid())) + ".part";
+}
+
+// "pid 17 on node1 (job 1f2e3d4c)"
+std::string name_of_this_agent(const std::string& job) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return "pid " + std::to_string(::getpid()) + " on " + host.data() + " (job " + job + ")";
 }
 
 }  // namespace
@@ -64,7 +75,7 @@ Result<void> TreeReceiver::on_offer(std::string_view body) {
   HVD_TRY_ASSIGN(offer_, TreeOffer::decode(body));
   Sha256 own;
   own.add(Bytes(offer_.digest));
-  own.add(Bytes(secret_));
+  own.add(Bytes(job_.secret));
   own_digest_ = own.finish();
   take(1);
   return {};
@@ -76,25 +87,17 @@ void TreeReceiver::take(int number) {
     fail(place.error());
     return;
   }
-  auto taken = TreeFolder::take(place.value(), offer_.name, {offer_.digest, own_digest_}, number);
+  auto taken =
+      TreeFolder::take({place.value(), offer_.name, {offer_.digest, own_digest_}, name_of_this_agent(job_.id), number});
   if (!taken.ok()) {
     fail(taken.error());
     return;
   }
-  if (!taken.value()) {
-    if (++pauses_ == kMostPauses) {
-      fail(Error(Code::kTimeout, "--sync: " + place.value() + "/" + offer_.name +
-                                     ": another job has been copying there for ten minutes; where none is, a host that "
-                                     "shares this home has died while it was: remove that folder"));
-      return;
-    }
-    if (pauses_ % kPausesUntold == 0) {
-      send_(AgentMessage::kFileCredit, count_body(0));
-    }
-    timer_ = loop_.after(kLockPause, [this, number] { take(number); });
+  if (!taken.value().folder) {
+    await(taken.value(), number);
     return;
   }
-  folder_ = std::move(taken).value();
+  folder_ = std::move(taken).value().folder;
   checked_ = 0;
   const ContentHash& state = folder_->index().digest;
   if (state == offer_.digest || state == own_digest_) {
@@ -102,6 +105,23 @@ void TreeReceiver::take(int number) {
   } else {
     send_(AgentMessage::kAskTree, "");
   }
+}
+
+void TreeReceiver::await(const TakenFolder& taken, int number) {
+  const std::string holder = taken.holder.empty() ? "another job" : taken.holder;
+  if (++pauses_ == kMostPauses) {
+    fail(Error(Code::kTimeout, "--sync: " + taken.path + ": " + holder +
+                                   " has been copying there for ten minutes; where it runs no more, a host that "
+                                   "shares this home has died while it did: remove that folder"));
+    return;
+  }
+  if (pauses_ == kPausesUnnamed) {
+    const std::string why = "--sync: waits, for ten minutes at most, until " + holder + " has copied into ";
+    send_(AgentMessage::kFileCredit, FileCredit{0, true, why + taken.path}.encode());
+  } else if (pauses_ % kPausesUntold == 0) {
+    send_(AgentMessage::kFileCredit, FileCredit{0, true}.encode());
+  }
+  timer_ = loop_.after(kLockPause, [this, number] { take(number); });
 }
 
 // The index says that the folder is as offered; whether it still is so, the file system knows.
@@ -131,16 +151,26 @@ Result<void> TreeReceiver::on_list(std::string_view body) {
     return Error(Code::kProtocol, "a list of files that was not asked for");
   }
   HVD_TRY_ASSIGN(TreeList part, TreeList::decode(body));
+  if (part.proofs.size() != part.entries.size()) {
+    return Error(Code::kProtocol, "a list of files without their proofs");
+  }
   std::move(part.entries.begin(), part.entries.end(), std::back_inserter(list_));
-  send_(AgentMessage::kFileCredit, count_body(body.size()));
+  proofs_.insert(proofs_.end(), part.proofs.begin(), part.proofs.end());
+  send_(AgentMessage::kFileCredit, FileCredit{body.size()}.encode());
   if (part.is_last) {
     if (const auto announced = folder_->announce(list_); !announced.ok()) {
       fail(announced.error().with_context("--sync"));
       return {};
     }
+    auto mac = Gmac::create(offer_.key);
+    if (!mac.ok()) {
+      fail(mac.error().with_context("--sync"));
+      return {};
+    }
     writer_ = std::make_unique<TreeWriter>(
         TreeWriter::Place{folder_->files(), folder_->path(), folder_->parts(), part_name()}, folder_->index(),
         std::make_shared<const std::vector<TreeEntry>>(std::move(list_)), TreeWriter::Way::kAsListed);
+    writer_->check_by(std::move(mac).value(), std::move(proofs_));
     prepare();
   }
   return {};
@@ -173,7 +203,7 @@ void TreeReceiver::ask_for_files() {
     source.first_missing = [this, end = writer_->list().size()] {
       return writer_ == nullptr ? end : writer_->first_missing();
     };
-    if (auto server = PeerServer::listen(loop_, secret_, std::move(source)); server.ok()) {
+    if (auto server = PeerServer::listen(loop_, job_.secret, std::move(source)); server.ok()) {
       server_ = std::move(server).value();
       wanted.port = server_->port();
     }
@@ -187,15 +217,16 @@ Result<void> TreeReceiver::on_fetch(std::string_view body) {
   }
   HVD_TRY_ASSIGN(FetchFiles from, FetchFiles::decode(body));
   PeerFetch::Sink sink;
-  sink.on_bytes = [this](const std::string& bytes) {
+  sink.on_bytes = [this](std::string_view bytes) {
     untold_ += bytes.size();
     if (untold_ >= kTellBytes) {
-      send_(AgentMessage::kFileCredit, count_body(std::exchange(untold_, 0)));
+      send_(AgentMessage::kFileCredit, FileCredit{std::exchange(untold_, 0)}.encode());
     }
     return take_bytes(bytes);
   };
   sink.on_failed = [this](const Error& why) { on_fetch_failed(why); };
-  fetch_ = std::make_unique<PeerFetch>(loop_, secret_, std::move(from.addresses), writer_->wanted(), std::move(sink));
+  fetch_ =
+      std::make_unique<PeerFetch>(loop_, job_.secret, std::move(from.addresses), writer_->wanted(), std::move(sink));
   return {};
 }
 
@@ -212,7 +243,7 @@ Result<void> TreeReceiver::on_bytes(std::string_view body) {
     return Error(Code::kProtocol, "bytes of a file that is being fetched");
   }
   HVD_TRY(take_bytes(body));
-  send_(AgentMessage::kFileCredit, count_body(body.size()));
+  send_(AgentMessage::kFileCredit, FileCredit{body.size()}.encode());
   return {};
 }
 
@@ -224,6 +255,7 @@ Result<void> TreeReceiver::take_bytes(std::string_view body) {
     return {};
   }
   HVD_TRY_ASSIGN(const FileBytes bytes, FileBytes::decode(body));
+  const FilePlace before = writer_->arrived();
   for (const FilePiece& piece : bytes.pieces) {
     here_.bytes += piece.bytes.size();
     if (const auto written = writer_->write(piece); !written.ok()) {
@@ -234,11 +266,13 @@ Result<void> TreeReceiver::take_bytes(std::string_view body) {
       return {};
     }
   }
+  if (const FilePlace after = writer_->arrived(); server_ != nullptr && after != before) {
+    const std::size_t end = after.file + (after.offset > 0 ? 1 : 0);
+    server_->on_arrived(body, std::span(writer_->wanted()).subspan(before.file, end - before.file), before.offset,
+                        after.offset);
+  }
   if (writer_->has_all()) {
     finish();
-  }
-  if (server_ != nullptr) {
-    server_->on_progress();
   }
   return {};
 }

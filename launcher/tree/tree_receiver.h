@@ -26,9 +26,13 @@ class TreeReceiver {
  public:
   using Send = std::function<void(AgentMessage type, std::string_view body)>;
 
-  // `secret`: the job's, by which agents of its nodes know each other.
-  TreeReceiver(EventLoop& loop, std::vector<std::string> environment, const JobSecret& secret, Send send)
-      : loop_(loop), environment_(std::move(environment)), secret_(secret), send_(std::move(send)) {}
+  struct Job {
+    std::string id;
+    JobSecret secret{};  // by which agents of its nodes know each other
+  };
+
+  TreeReceiver(EventLoop& loop, std::vector<std::string> environment, Job job, Send send)
+      : loop_(loop), environment_(std::move(environment)), job_(std::move(job)), send_(std::move(send)) {}
   // Keeps what has come so far, if the launcher is gone before all has.
   ~TreeReceiver();
   TreeReceiver(const TreeReceiver&) = delete;
@@ -52,6 +56,7 @@ class TreeReceiver {
   void ask_for_files();
   void on_fetch_failed(const Error& why);
   void take(int number);
+  void await(const TakenFolder& taken, int number);
   void check();
   void prepare();
   // What is in the folder now.
@@ -63,7 +68,7 @@ class TreeReceiver {
 
   EventLoop& loop_;
   const std::vector<std::string> environment_;
-  const JobSecret secret_;
+  const Job job_;
   const Send send_;
   TreeOffer offer_;
   // The digest of a folder that came as offered but for files that were changed meanwhile. It has the job's secret in
@@ -73,6 +78,7 @@ class TreeReceiver {
   int pauses_ = 0;               // in the wait for the folder's lock
   std::size_t checked_ = 0;      // entries of the folder's index
   std::vector<TreeEntry> list_;  // as far as it has come
+  std::vector<ContentProof> proofs_;
   std::unique_ptr<TreeWriter> writer_;
   std::unique_ptr<PeerServer> server_;  // null: nobody gets files here
   std::unique_ptr<PeerFetch> fetch_;    // null: the launcher sends what is wanted

@@ -24,6 +24,7 @@
 #include "launcher/tree/ignore_rules.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/text.h"
+#include "runtime/rendezvous/crypto.h"
 #include "runtime/rendezvous/sha256.h"
 
 namespace hvd::launch {
@@ -85,8 +86,15 @@ Result<std::string> real_path(const std::string& path) {
   return std::string(resolved.data());
 }
 
-// Returns the content, and how many bytes it has: the file may be growing. `buffer` is for what is read.
-Result<std::pair<ContentHash, std::uint64_t>> hash_file(const std::string& path, std::string& buffer) {
+// How many bytes there are: the file may be growing.
+struct Content {
+  ContentHash hash{};
+  ContentProof proof{};
+  std::uint64_t size = 0;
+};
+
+// `buffer` is for what is read, and `mac` has begun.
+Result<Content> read_content(const std::string& path, std::string& buffer, Gmac& mac) {
   // Without waiting: what was a file a moment ago may be a FIFO now.
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat status{};
@@ -98,7 +106,7 @@ Result<std::pair<ContentHash, std::uint64_t>> hash_file(const std::string& path,
   }
   Sha256 hash;
   std::uint64_t size = 0;
-  for (;;) {
+  for (;;) {  // once for both
     const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) {
       continue;
@@ -107,9 +115,11 @@ Result<std::pair<ContentHash, std::uint64_t>> hash_file(const std::string& path,
       return Error::from_errno("--sync: cannot read " + path);
     }
     if (got == 0) {
-      return std::pair(hash.finish(), size);
+      return Content{hash.finish(), mac.finish(), size};
     }
-    hash.add(as_bytes(std::string_view(buffer.data(), static_cast<std::size_t>(got))));
+    const Bytes bytes = as_bytes(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+    hash.add(bytes);
+    mac.add(bytes);
     size += static_cast<std::uint64_t>(got);
   }
 }
@@ -117,8 +127,10 @@ Result<std::pair<ContentHash, std::uint64_t>> hash_file(const std::string& path,
 // Scan collects the paths, and then looks at each.
 class Scan {
  public:
-  Scan(std::string root, const ScanOptions& options) : root_(std::move(root)), options_(options) {}
+  Scan(std::string root, const ScanOptions& options, Gmac mac)
+      : root_(std::move(root)), options_(options), mac_(std::move(mac)) {}
 
+  [[nodiscard]] std::vector<ContentProof> proofs() && { return std::move(proofs_); }
   Result<std::vector<TreeEntry>> entries() {
     HVD_TRY(read_ignore_file());
     HVD_TRY_ASSIGN(const bool is_listed, list_by_git(""));
@@ -376,19 +388,22 @@ class Scan {
       if (is_own(path) || (slash != std::string::npos && !folders.contains(path.substr(0, slash)))) {
         continue;
       }
-      HVD_TRY_ASSIGN(std::optional<TreeEntry> entry, look_at(path));
+      mac_.begin(entries.size());
+      ContentProof proof{};
+      HVD_TRY_ASSIGN(std::optional<TreeEntry> entry, look_at(path, proof));
       if (entry) {
         if (entry->kind == TreeEntry::Kind::kFolder) {
           folders.insert(path);
         }
         entries.push_back(*std::move(entry));
+        proofs_.push_back(proof);
       }
     }
     return entries;
   }
 
-  // Nothing: it has gone, or is no file, folder or link.
-  [[nodiscard]] Result<std::optional<TreeEntry>> look_at(const std::string& path) {
+  // Nothing: it has gone, or is no file, folder or link. A file's proof is put into `proof`.
+  [[nodiscard]] Result<std::optional<TreeEntry>> look_at(const std::string& path, ContentProof& proof) {
     const std::string whole = full(path);
     struct stat status{};
     if (::lstat(whole.c_str(), &status) != 0) {
@@ -417,13 +432,14 @@ class Scan {
     if (!S_ISREG(status.st_mode)) {
       return std::optional<TreeEntry>();
     }
-    const auto read = hash_file(whole, buffer_);
+    const auto read = read_content(whole, buffer_, mac_);
     if (!read.ok() && read.error().sys_errno() == ENOENT) {
       return std::optional<TreeEntry>();  // it has just gone
     }
     HVD_TRY_ASSIGN(const auto content, read);
-    entry.hash = content.first;
-    entry.size = content.second;
+    entry.hash = content.hash;
+    entry.size = content.size;
+    proof = content.proof;
     entry.changed_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
     return std::optional(std::move(entry));
   }
@@ -432,6 +448,8 @@ class Scan {
   const ScanOptions& options_;
   bool has_ignore_file_ = false;
   IgnoreRules rules_;
+  Gmac mac_;
+  std::vector<ContentProof> proofs_;
   std::string buffer_ = std::string(kReadBytes, '\0');
   std::set<std::string> paths_;  // a path stands before those that it begins, so a folder before what is in it
 };
@@ -484,7 +502,11 @@ Result<Tree> scan_tree(const std::string& folder, const ScanOptions& options) {
   Tree tree;
   tree.root = root;
   tree.name = name_of(root);
-  HVD_TRY_ASSIGN(tree.entries, Scan(std::move(root), options).entries());
+  HVD_TRY(fill_random(tree.key));
+  HVD_TRY_ASSIGN(Gmac mac, Gmac::create(tree.key));
+  Scan scan(std::move(root), options, std::move(mac));
+  HVD_TRY_ASSIGN(tree.entries, scan.entries());
+  tree.proofs = std::move(scan).proofs();
   tree.digest = digest_of(tree.entries);
   for (const TreeEntry& entry : tree.entries) {
     tree.bytes += entry.size;

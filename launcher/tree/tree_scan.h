@@ -21,11 +21,13 @@ inline constexpr const char* kResultsFolder = "synced-back";
 
 // A folder as it was at one moment.
 struct Tree {
-  std::string root;                // absolute
-  std::string name;                // of the folder that stands for it on a node: the same for every job from here
-  std::vector<TreeEntry> entries;  // sorted by path; a folder stands before what is in it
-  ContentHash digest{};            // of the list; the times of changes are no part of it
-  std::uint64_t bytes = 0;         // of all files
+  std::string root;                  // absolute
+  std::string name;                  // of the folder that stands for it on a node: the same for every job from here
+  std::vector<TreeEntry> entries;    // sorted by path; a folder stands before what is in it
+  std::vector<ContentProof> proofs;  // of each entry, by its place in the list; zeros for what is no file
+  GmacKey key{};                     // of the proofs
+  ContentHash digest{};              // of the list; the times of changes are no part of it
+  std::uint64_t bytes = 0;           // of all files
 };
 
 struct ScanOptions {

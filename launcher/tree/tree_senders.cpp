@@ -17,7 +17,7 @@ TreeSenders::~TreeSenders() {
 
 void TreeSenders::offer(int node) {
   nodes_[node] = {};
-  const TreeOffer offer{tree_.name, tree_.digest};
+  const TreeOffer offer{tree_.name, tree_.digest, tree_.key};
   sink_.send(node, AgentMessage::kOfferTree,
              std::make_shared<const std::string>(agent_frame(AgentMessage::kOfferTree, offer.encode())));
 }
@@ -39,18 +39,21 @@ Result<void> TreeSenders::on_message(int node, AgentMessage type, std::string_vi
     case AgentMessage::kWantFiles:
       return on_wanted(node, to, body);
     case AgentMessage::kFileCredit: {
-      HVD_TRY_ASSIGN(const std::uint64_t more, decode_count(body));
-      if (more == 0) {  // another job copies into the folder
+      HVD_TRY_ASSIGN(const FileCredit credit, FileCredit::decode(body));
+      if (credit.is_waiting) {
         to.is_waiting = true;
         ++activity_;
+        if (!credit.why.empty() && waits_.size() < nodes_.size() && waits_.insert(credit.why).second) {
+          sink_.on_waiting(node, credit.why);
+        }
         return {};
       }
       if (to.source >= 0) {  // another node gives it files, and it tells how far they are
-        to.sent_bytes += more;
-        activity_ += more;
+        to.sent_bytes += credit.bytes;
+        activity_ += credit.bytes;
         return {};
       }
-      to.credit += static_cast<std::int64_t>(std::min(more, kTreeWindow));
+      to.credit += static_cast<std::int64_t>(std::min(credit.bytes, kTreeWindow));
       send_soon();
       return {};
     }

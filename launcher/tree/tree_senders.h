@@ -36,6 +36,8 @@ class TreeSenders {
     // The node, before the ranks start, got files with another content than the list's: the first, which is told of
     // once, and so many others.
     std::function<void(int node, const std::string& path, std::size_t others)> on_changed;
+    // The node waits for somebody who copies into the same folder. Told once for each text.
+    std::function<void(int node, const std::string& what)> on_waiting;
     // The node does not get the files from its source, so that they come from here.
     std::function<void(int node, int source, const std::string& why)> on_fallback;
   };
@@ -105,6 +107,7 @@ class TreeSenders {
   std::uint64_t activity_ = 0;
   Totals totals_;
   std::set<std::string> changed_;  // the first files that were told of
+  std::set<std::string> waits_;    // that were told of
   TimerId timer_ = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <unordered_set>
 
 #include <limits.h>
@@ -56,7 +57,6 @@ void TreeWriter::drop_part() {
     ::unlinkat(place_.parts, place_.part.c_str(), 0);
   }
   file_.reset();
-  file_hash_ = Sha256();
 }
 
 void TreeWriter::skip() {
@@ -192,23 +192,53 @@ Result<void> TreeWriter::write(const FilePiece& piece) {
   if (!file_.is_open()) {
     HVD_TRY(begin_file(entry));
   }
-  file_bytes_ += piece.bytes.size();
-  if (file_bytes_ > entry.size) {
+  const std::uint64_t left = entry.size - file_bytes_;
+  if (piece.hole > left || piece.bytes.size() > left - piece.hole) {
     return Error(Code::kProtocol, "more bytes of a file than it has");
   }
+  if (piece.hole > 0) {
+    HVD_TRY(leave_hole(entry, piece));
+  }
+  file_bytes_ += piece.hole + piece.bytes.size();
   if (!write_all(file_.get(), piece.bytes)) {
     return error_at(entry.path);
   }
-  file_hash_.add(as_bytes(piece.bytes));
+  if (mac_) {
+    mac_->add(as_bytes(piece.bytes));
+  }
   return piece.is_end ? end_file(entry) : Result<void>();
+}
+
+// A hole at the end is one only once the file has its length.
+Result<void> TreeWriter::leave_hole(const TreeEntry& entry, const FilePiece& piece) {
+  if (mac_) {
+    return Error(Code::kProtocol, "a hole in a file of which the list has a proof");
+  }
+  const std::uint64_t after = file_bytes_ + piece.hole;
+  if (after > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
+    return Error::from_errno("--sync: " + place_.path + "/" + entry.path, EFBIG);
+  }
+  const auto end = static_cast<off_t>(after);
+  if (::ftruncate(file_.get(), end) != 0 || ::lseek(file_.get(), end, SEEK_SET) < 0) {
+    return error_at(entry.path);
+  }
+  return {};
 }
 
 // A file that is there is not written over: a program may be running it, or have it mapped.
 Result<void> TreeWriter::begin_file(const TreeEntry& entry) {
   file_bytes_ = 0;
+  if (mac_) {
+    mac_->begin(wanted_[next_]);
+  }
   for (int attempt = 0; attempt < 2 && !file_.is_open(); ++attempt) {
+    // Asking for the rights that it is to have is cheaper than to give it them later.
+    const mode_t before = way_ == Way::kAsListed ? ::umask(0) : 0;
     file_ = Fd(::openat(place_.parts, place_.part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                         entry.mode | kOwnWrite));
+    if (way_ == Way::kAsListed) {
+      ::umask(before);
+    }
     if (!file_.is_open() && errno != EEXIST) {
       break;
     }
@@ -220,22 +250,19 @@ Result<void> TreeWriter::begin_file(const TreeEntry& entry) {
 }
 
 Result<void> TreeWriter::end_file(const TreeEntry& entry) {
-  const Fd file = std::move(file_);
-  const bool is_as_listed = file_hash_.finish() == entry.hash || entry.hash == ContentHash{};  // results have none
+  const bool is_as_listed = !mac_ || mac_->finish() == proofs_[wanted_[next_]];
   std::array<struct timespec, 2> times = times_of(entry);
   if (!is_as_listed) {
     times[1].tv_nsec = UTIME_OMIT;  // nobody is to take it for that of the list
   }
-  struct stat status{};
-  if (::futimens(file.get(), times.data()) != 0 || ::fstat(file.get(), &status) != 0) {
-    return error_at(entry.path);
-  }
-  const mode_t rights = status.st_mode & 0777;
+  HVD_TRY_ASSIGN(const mode_t rights, rights_given(entry));
   const mode_t wanted = way_ == Way::kAsUmask ? rights & entry.mode : entry.mode;
-  if (rights != wanted && ::fchmod(file.get(), wanted) != 0) {
+  if (::futimens(file_.get(), times.data()) != 0 || (rights != wanted && ::fchmod(file_.get(), wanted) != 0)) {
     return error_at(entry.path);
   }
   HVD_TRY(name_part(entry));
+  const Fd file = std::move(file_);  // from now on it is no part that would be dropped
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) {  // a new name changes a time
     return error_at(entry.path);
   }
@@ -247,6 +274,20 @@ Result<void> TreeWriter::end_file(const TreeEntry& entry) {
   }
   ++next_;
   return {};
+}
+
+// What a new file gets of the rights that it asks for depends on these, the umask and the folder alone. So the system
+// is asked once for each that are asked for, and not for each file.
+Result<mode_t> TreeWriter::rights_given(const TreeEntry& entry) {
+  const auto known = rights_given_.find(entry.mode);
+  if (known != rights_given_.end()) {
+    return known->second;
+  }
+  struct stat status{};
+  if (::fstat(file_.get(), &status) != 0) {
+    return error_at(entry.path);
+  }
+  return rights_given_[entry.mode] = status.st_mode & 0777;
 }
 
 // The file takes its name, in the place of whatever has it.

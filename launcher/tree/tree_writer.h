@@ -9,7 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,10 +19,11 @@
 #include <vector>
 
 #include "launcher/tree/tree_index.h"
+#include "launcher/tree/tree_portion.h"
 #include "launcher/wire/tree_messages.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
-#include "runtime/rendezvous/sha256.h"
+#include "runtime/rendezvous/gmac.h"
 
 namespace hvd::launch {
 
@@ -42,6 +45,11 @@ class TreeWriter {
   TreeWriter(const TreeWriter&) = delete;
   TreeWriter& operator=(const TreeWriter&) = delete;
 
+  // Checks what comes by these proofs, of each entry of the list. Without them, whatever comes is as it should be.
+  void check_by(Gmac mac, std::vector<ContentProof> proofs) {
+    mac_ = std::move(mac);
+    proofs_ = std::move(proofs);
+  }
   // Does the next portion. True: all is done but the contents of the files that wanted() names.
   Result<bool> prepare();
   // Places in the list, in its order.
@@ -51,6 +59,8 @@ class TreeWriter {
   // The first wanted file does not come.
   void skip();
   [[nodiscard]] bool has_all() const { return next_ == wanted_.size(); }
+  // How far the wanted files have come.
+  [[nodiscard]] FilePlace arrived() const { return {next_, file_.is_open() ? file_bytes_ : 0}; }
   // The wanted files that have not come, after what has come of one was dropped.
   std::vector<std::uint32_t> begin_rest();
   // The first place in the list whose content is missing; all before it are there.
@@ -72,7 +82,9 @@ class TreeWriter {
   Result<void> place_link(const TreeEntry& entry);
   Result<bool> place_file(const TreeEntry& entry);
   Result<void> begin_file(const TreeEntry& entry);
+  Result<void> leave_hole(const TreeEntry& entry, const FilePiece& piece);
   Result<void> end_file(const TreeEntry& entry);
+  Result<mode_t> rights_given(const TreeEntry& entry);
   Result<void> name_part(const TreeEntry& entry);
   void drop_part();
   // Opens the folder in which the entry is, and keeps it for the next one there.
@@ -97,7 +109,9 @@ class TreeWriter {
   std::uint32_t others_changed_ = 0;
   Fd file_;
   std::uint64_t file_bytes_ = 0;  // written of it
-  Sha256 file_hash_;              // of these
+  std::optional<Gmac> mac_;       // of these
+  std::vector<ContentProof> proofs_;
+  std::map<mode_t, mode_t> rights_given_;
   std::string parent_path_;
   Fd parent_;  // not open: the folder itself is the parent
 };

@@ -49,7 +49,7 @@
 namespace hvd::launch {
 
 // Of the version, since both ends are of one hvdrun: it grows with each change of a message or its meaning.
-inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 12, 64U << 20U, "launcher-agent"};
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 13, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
   kWelcome = 1,
@@ -123,13 +123,13 @@ enum class AgentMessage : std::uint16_t {
   kFetchFiles = 57,  // FetchFiles: instead of FileBytes
   kAskTree = 66,     // empty
   kWantFiles = 67,   // WantedFiles
-  kFileCredit = 68,  // u64 bytes of TreeList and FileBytes that were taken: so many may be sent in addition, by us
+  kFileCredit = 68,  // FileCredit
   kTreeHere = 69,    // TreeHere
 
   // Files of that folder come home when the node's ranks have ended, before Done.
   kResultList = 70,    // TreeList, a whole one; the next follows the bytes of all files of this one
   kResultBytes = 71,   // FileBytes: of all files of the list
-  kResultCredit = 72,  // u64 bytes of ResultList and ResultBytes that may be sent in addition
+  kResultCredit = 72,  // ResultCredit
 };
 
 // About a folder that is brought to the node.

@@ -6,14 +6,24 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/wire/messages.h"
+#include "runtime/rendezvous/gmac.h"
 
 namespace hvd::launch {
 
 using ContentHash = std::array<std::uint8_t, 32>;  // SHA-256
+
+// A file is known by its SHA-256, from one job to the next and whoever may have made it. That a node has got what the
+// list says, is another question: the connection is encrypted and authenticated, and it only has to notice that the
+// file was read anew after the list was made, here or on the node that gives it away. For this a keyed proof (gmac.h)
+// is enough, since nobody can aim at one whose key is drawn anew for each list. It costs each node a quarter of the
+// hash.
+using ContentProof = GmacProof;
 
 // One file, folder or symbolic link.
 struct TreeEntry {
@@ -38,8 +48,9 @@ bool is_tree_path(std::string_view path);
 struct TreeOffer {
   std::string name;  // of the node's folder; a single word
   ContentHash digest{};
+  GmacKey key{};  // of the proofs in the list; new for each job
 
-  static void fields(auto& m, auto& walk) { walk(m.name, m.digest); }
+  static void fields(auto& m, auto& walk) { walk(m.name, m.digest, m.key); }
   [[nodiscard]] std::string encode() const;
   static Result<TreeOffer> decode(std::string_view body);
 };
@@ -48,8 +59,10 @@ struct TreeOffer {
 struct TreeList {
   bool is_last = false;
   std::vector<TreeEntry> entries;
+  std::vector<ContentProof>
+      proofs{};  // of each entry that is a file; the nonce is its place in the list. Results have none
 
-  static void fields(auto& m, auto& walk) { walk(m.is_last, m.entries); }
+  static void fields(auto& m, auto& walk) { walk(m.is_last, m.entries, m.proofs); }
   [[nodiscard]] std::string encode() const;
   static Result<TreeList> decode(std::string_view body);
 };
@@ -66,18 +79,17 @@ struct WantedFiles {
   static Result<WantedFiles> decode(std::string_view body);
 };
 
-// FileBytes: the contents of the wanted files, one after the other in their order, in pieces of any size.
+// FileBytes: the contents of the wanted files, one after the other in their order, in pieces of any size. The bytes are
+// the caller's, or those of the body that was decoded: they pass each node of a job, so that a copy would be felt.
 struct FilePiece {
   bool is_end = false;         // of its file
   bool is_unreadable = false;  // with the end: what came of it is nothing, and `bytes` say why
-  std::string bytes;
-
-  static void fields(auto& m, auto& walk) { walk(m.is_end, m.is_unreadable, m.bytes); }
+  std::uint64_t hole = 0;      // so many zeros before the bytes, which take no room on a disk; only of results
+  std::string_view bytes{};
 };
 struct FileBytes {
   std::vector<FilePiece> pieces;
 
-  static void fields(auto& m, auto& walk) { walk(m.pieces); }
   [[nodiscard]] std::string encode() const;
   static Result<FileBytes> decode(std::string_view body);
 };
@@ -89,6 +101,32 @@ struct FetchFiles {
   static void fields(auto& m, auto& walk) { walk(m.addresses); }
   [[nodiscard]] std::string encode() const;
   static Result<FetchFiles> decode(std::string_view body);
+};
+
+// FileCredit: so many bytes of TreeList and FileBytes were taken, and as many may be sent in addition, by us.
+struct FileCredit {
+  std::uint64_t bytes = 0;
+  bool is_waiting = false;  // this agent waits, for another one copies into the same folder
+  std::string why{};        // told once, and empty before and after: for whom it waits
+
+  static void fields(auto& m, auto& walk) { walk(m.bytes, m.is_waiting, m.why); }
+  [[nodiscard]] std::string encode() const;
+  static Result<FileCredit> decode(std::string_view body);
+};
+
+// ResultCredit: so many bytes of ResultList and ResultBytes may be sent in addition.
+struct ResultCredit {
+  std::uint64_t bytes = 0;
+  std::optional<std::uint64_t> ends{};  // after so many files of all lists, the next one cannot be kept: it is to end
+
+  static void fields(auto& m, auto& walk) {
+    walk(m.bytes, presence(m.ends));
+    if (m.ends) {
+      walk(*m.ends);
+    }
+  }
+  [[nodiscard]] std::string encode() const;
+  static Result<ResultCredit> decode(std::string_view body);
 };
 
 // TreeHere: the folder is as it was offered, or cannot be.

@@ -309,6 +309,20 @@ def test_results_that_cannot_be_kept_are_told_and_count(project, tmp_path):
     assert done.stderr.count(f"--sync-back: {project}/synced-back/a: Not a directory; its files stay there") == 1, done.stderr
 
 
+def test_a_result_that_has_no_room_here_is_named_and_the_others_come_with_their_holes(lab2):
+    root = lab2.shared / "full"
+    back = root / "synced-back"
+    back.mkdir(parents=True)
+    assert lab2.run("mount", "-t", "tmpfs", "-o", "size=4m", "small", back).returncode == 0
+    done = lab2.run(HVDRUN, "--sync", "--sync-back", "*.pt", "-np", "1", "-H", "node1", "sh", "-c",
+                    "head -c 60000000 /dev/urandom >big.pt; echo kept >last.pt; echo begun >long.pt; truncate -s 1T long.pt", cwd=root)
+    assert done.returncode == 244, done.stderr
+    assert f"node1: --sync: {back}/node1/big.pt: No space left on device; it stays there" in done.stderr, done.stderr
+    seen = lab2.run("sh", "-c", f"cd {back}/node1; ls -A; cat last.pt; head -n 1 long.pt; stat -c %s long.pt")
+    assert seen.stdout.split() == ["last.pt", "long.pt", "kept", "begun", str(1 << 40)], seen
+    assert lab2.wait_for_no_processes() == []
+
+
 def test_a_second_interrupt_does_not_wait_for_results(make_lab):
     lab = make_lab(1, rate="40mbit")
     root = lab.shared / "project"

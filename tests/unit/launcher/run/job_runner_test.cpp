@@ -563,8 +563,9 @@ TEST_CASE("the end is put off for results as long as these come, and for nothing
       job.at(std::chrono::seconds(at), [&job] { job.runner->on_signal(SIGINT); });
     }
     job.at(1500ms, [&job, entry] { job.node(1).say(AgentMessage::kResultList, TreeList{true, {entry}}.encode()); });
+    const std::string content(bytes, 'x');
     FilePiece piece;
-    piece.bytes = std::string(bytes, 'x');
+    piece.bytes = content;
     const std::string body = FileBytes{{piece}}.encode();
     for (int at = 2; at < 92; ++at) {
       job.at(std::chrono::seconds(at), [&job, &body] { job.node(1).say(AgentMessage::kResultBytes, body); });

@@ -1,4 +1,6 @@
 // launcher/tree: what comes home from a node; the folders are real.
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -48,7 +50,9 @@ WrittenEntry brought(const std::string& root, const std::string& path) {
 struct Way {
   explicit Way(std::string home) {
     ResultKeeper::Sink sink;
-    sink.send = [this](int, AgentMessage, std::string_view body) { credits.push_back(decode_count(body).value()); };
+    sink.send = [this](int, AgentMessage, std::string_view body) {
+      credits.push_back(ResultCredit::decode(body).value());
+    };
     sink.on_failed = [this](int, const Error& why) { failures.push_back(why.message()); };
     sink.on_missed = [this](int, const Error& why) { missed.push_back(why.message()); };
     keeper = std::make_unique<ResultKeeper>(std::move(home), std::move(sink));
@@ -62,6 +66,7 @@ struct Way {
     ResultSender::Sink sink;
     sink.send = [&](AgentMessage type, std::string_view body) {
       unanswered += body.size();
+      sent_bytes += body.size();
       ++counts[type];
       way.emplace_back(type, body);
     };
@@ -79,7 +84,7 @@ struct Way {
         way.pop_front();
         REQUIRE(keeper->on_message(0, name, type, body).ok());
         while (!credits.empty()) {
-          unanswered -= credits.front();
+          unanswered -= credits.front().bytes;
           sender.on_credit(credits.front());
           credits.pop_front();
         }
@@ -90,11 +95,12 @@ struct Way {
   const SteadyClock clock;
   std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
   std::unique_ptr<ResultKeeper> keeper;
-  std::deque<std::uint64_t> credits;
+  std::deque<ResultCredit> credits;
   std::vector<std::string> failures;
   std::vector<std::string> missed;
   std::vector<std::string> problems;
   std::uint64_t most_unanswered = 0;
+  std::uint64_t sent_bytes = 0;
   std::map<AgentMessage, int> counts;
 };
 
@@ -202,11 +208,91 @@ TEST_CASE("a host's name cannot lead out of the folder, and what nobody has name
   CHECK_FALSE(way.keeper->on_message(9, "node9", AgentMessage::kResultList, TreeList{true, {}}.encode()).ok());
   TreeEntry entry;
   entry.path = "huge";
-  entry.size = std::uint64_t{1} << 62U;
+  entry.size = ~std::uint64_t{0};
+  FilePiece hole;
+  hole.hole = entry.size;
   REQUIRE(way.keeper->on_message(9, "node9", AgentMessage::kResultList, TreeList{true, {entry}}.encode()).ok());
-  CHECK(way.failures == std::vector<std::string>{"--sync-back: it names more results than this disk has room for"});
+  REQUIRE(way.keeper->on_message(9, "node9", AgentMessage::kResultBytes, FileBytes{{hole}}.encode()).ok());
+  CHECK(way.missed == std::vector<std::string>{"--sync: " + folder.path + "/home/node9/huge: File too large"});
+  // While the rest of that file is awaited, there is no other list; and a hole has an end.
+  CHECK_FALSE(way.keeper->on_message(9, "node9", AgentMessage::kResultList, TreeList{true, {entry}}.encode()).ok());
+  entry.size = 1000;
+  REQUIRE(way.keeper->on_message(10, "node10", AgentMessage::kResultList, TreeList{true, {entry}}.encode()).ok());
+  CHECK_FALSE(way.keeper->on_message(10, "node10", AgentMessage::kResultBytes, FileBytes{{hole}}.encode()).ok());
   entry.path = "../a";
   CHECK_FALSE(way.keeper->on_message(8, "node8", AgentMessage::kResultList, TreeList{true, {entry}}.encode()).ok());
+}
+
+TEST_CASE("a result with holes keeps them, so that it may be larger than the disk") {
+  const test::Folder folder;
+  const std::string node = folder.path + "/node";
+  const std::string home = folder.path + "/home/node1";
+  test::write_file(node + "/a.pt", "first");
+  fs::resize_file(node + "/a.pt", std::uintmax_t{1} << 42U);
+  std::fstream(node + "/a.pt", std::ios::in | std::ios::out).seekp(std::streamoff{1} << 41U) << "second";
+  test::write_file(node + "/b.pt", std::string(1'000'000, 'b'));
+  fs::resize_file(node + "/b.pt", 500'000'000);
+  test::write_file(node + "/c.pt", "whole");
+  Way way(folder.path + "/home");
+  way.bring_home(node, {}, {"*.pt"});
+  CHECK(way.failures.empty());
+  CHECK(way.missed.empty());
+  CHECK(way.sent_bytes < 1'100'000);
+  CHECK(test::read_file(home + "/c.pt") == "whole");
+  CHECK(test::read_file(home + "/b.pt") == test::read_file(node + "/b.pt"));
+  struct stat status{};
+  REQUIRE(::stat((home + "/a.pt").c_str(), &status) == 0);
+  CHECK(status.st_size == off_t{1} << 42U);
+  CHECK(status.st_blocks < 2000);
+  std::ifstream back(home + "/a.pt");
+  std::string text(5, '-');
+  back.read(text.data(), 5);
+  CHECK(text == "first");
+  text.resize(6);
+  back.seekg(std::streamoff{1} << 41U).read(text.data(), 6);
+  CHECK(text == "second");
+}
+
+TEST_CASE("a result that cannot be kept is named and not sent to its end, and the others come") {
+  const test::Folder folder;
+  const std::string node = folder.path + "/node";
+  const std::string home = folder.path + "/home";
+  test::write_file(node + "/a", "a");
+  test::write_file(node + "/b", std::string(50U << 20U, 'b'));
+  test::write_file(node + "/c", "c");
+  test::write_file(node + "/d", "d");
+  test::write_file(home + "/node1/c/somebody's", "not ours");
+  Way way(home);
+  struct rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const struct rlimit limit{1U << 20U, before.rlim_max};  // stands for a disk that is full
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  way.bring_home(node, {}, {"*"});
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  ::signal(SIGXFSZ, handler);
+  CHECK(way.failures.empty());
+  CHECK(way.missed ==
+        std::vector<std::string>{"--sync: " + home + "/node1/b: File too large",
+                                 "--sync: " + home +
+                                     "/node1/c is to become something else, but it is a folder with files "
+                                     "that hvdrun has not put there; remove it"});
+  CHECK(way.sent_bytes < 2 * kTreeWindow);
+  CHECK(test::read_file(home + "/node1/a") == "a");
+  CHECK(test::read_file(home + "/node1/d") == "d");
+  CHECK(way.keeper->summary().starts_with("2 files ("));
+  CHECK(std::distance(fs::directory_iterator(home + "/node1"), fs::directory_iterator()) == 3);  // no part is left
+
+  // Where nothing can be kept, the node's files are not told one by one.
+  for (int number = 0; number < 30; ++number) {
+    test::write_file(node + "/many/" + std::to_string(number), "x");
+    test::write_file(home + "/node1/many/" + std::to_string(number) + "/somebody's", "not ours");
+  }
+  Way other(home);
+  other.bring_home(node, {}, {"many"});
+  CHECK(other.missed.size() == 10);
+  REQUIRE(other.failures.size() == 1);
+  CHECK(other.failures.front().ends_with("; neither could 10 files before"));
 }
 
 TEST_CASE("a result that cannot be read is told, and the others come; what was there before stays until all has come") {

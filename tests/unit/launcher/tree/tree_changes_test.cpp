@@ -45,6 +45,7 @@ TEST_CASE("the list travels a window at a time, and all nodes get the same parts
     TreeEntry entry;
     entry.path = std::to_string(number) + std::string(500, 'p');
     tree.entries.push_back(entry);
+    tree.proofs.emplace_back();
   }
   const SteadyClock clock;
   const auto loop = EventLoop::create(clock).value();
@@ -56,7 +57,8 @@ TEST_CASE("the list travels a window at a time, and all nodes get the same parts
                          }
                        },
                        [](int) {}, [](int, const Error&) {}, [](int) { return std::vector<std::string>(); },
-                       [](int, const std::string&, std::size_t) {}, [](int, int, const std::string&) {}});
+                       [](int, const std::string&, std::size_t) {}, [](int, const std::string&) {},
+                       [](int, int, const std::string&) {}});
   const auto turn = [&loop] {
     for (int count = 0; count < 20; ++count) {
       REQUIRE(loop->turn(Deadline::after(Duration::zero())).ok());
@@ -70,7 +72,7 @@ TEST_CASE("the list travels a window at a time, and all nodes get the same parts
   CHECK(sent[0].size() == 2);  // each of 2 MiB, and 4 MiB may be under way
   CHECK(sent[1] == sent[0]);
   for (int part = 0; part < 6; ++part) {
-    REQUIRE(senders.on_message(0, AgentMessage::kFileCredit, count_body(2U << 20U)).ok());
+    REQUIRE(senders.on_message(0, AgentMessage::kFileCredit, FileCredit{2U << 20U}.encode()).ok());
     turn();
   }
   CHECK(sent[0].size() == 6);

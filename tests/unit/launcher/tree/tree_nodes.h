@@ -17,7 +17,7 @@
 
 #include "launcher/tree/tree_receiver.h"
 #include "launcher/tree/tree_senders.h"
-#include "runtime/base/clock.h"
+#include "tests/support/jumping_clock.h"
 #include "tests/unit/launcher/folder.h"
 
 namespace hvd::test {
@@ -53,7 +53,7 @@ inline std::vector<std::string> contents(const std::string& root) {
 class Nodes {
  public:
   explicit Nodes(std::vector<std::string> homes) : homes_(std::move(homes)) {
-    loop_ = EventLoop::create(clock_).value();
+    loop_ = EventLoop::create(clock).value();
   }
 
   void bring(const std::string& folder, const ScanOptions& options = {}) {
@@ -68,6 +68,7 @@ class Nodes {
     failed.clear();
     changed.clear();
     fallbacks.clear();
+    waits.clear();
     TreeSenders::Sink sink;
     sink.send = [this](int node, AgentMessage type, const std::shared_ptr<const std::string>& frame) {
       ++counts[type];
@@ -83,6 +84,7 @@ class Nodes {
     sink.on_changed = [this](int node, const std::string& path, std::size_t others) {
       changed[node] = path + (others == 0 ? "" : " and " + std::to_string(others));
     };
+    sink.on_waiting = [this](int, const std::string& what) { waits.push_back(what); };
     sink.on_fallback = [this](int node, int, const std::string& why) { fallbacks[node] = why; };
     senders_ = std::make_unique<TreeSenders>(*loop_, std::move(tree), std::move(sink));
     ++job_;
@@ -135,12 +137,14 @@ class Nodes {
   [[nodiscard]] std::string progress(int node = 0) const { return senders_->progress_of(node); }
   [[nodiscard]] const TreeSenders::Totals& totals() const { return senders_->totals(); }
 
+  JumpingClock clock;
   std::function<void()> at_each_turn;
   std::map<AgentMessage, int> counts;
   std::vector<int> here;
   std::map<int, std::string> failed;
   std::map<int, std::string> changed;
   std::map<int, std::string> fallbacks;
+  std::vector<std::string> waits;
   std::vector<std::string> addresses{"127.0.0.1"};
 
  private:
@@ -152,7 +156,8 @@ class Nodes {
 
   void offer(const std::string& home) {
     const int node = static_cast<int>(agents_.size());
-    agents_.push_back(std::make_unique<TreeReceiver>(*loop_, std::vector<std::string>{"HOME=" + home}, JobSecret{job_},
+    agents_.push_back(std::make_unique<TreeReceiver>(*loop_, std::vector<std::string>{"HOME=" + home},
+                                                     TreeReceiver::Job{"ab", {job_}},
                                                      [this, node](AgentMessage type, std::string_view body) {
                                                        ++counts[type];
                                                        to_launcher_.push_back({node, type, std::string(body)});
@@ -161,7 +166,6 @@ class Nodes {
   }
 
   std::uint8_t job_ = 0;
-  const SteadyClock clock_;
   const std::vector<std::string> homes_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<TreeSenders> senders_;

@@ -148,17 +148,24 @@ TEST_CASE("who waits for the copy of another job says so, and gets the folder af
   test::write_file(scene.source() + "/a", "one");
   const std::string home = scene.home();
   const std::string place = tree_place({"HOME=" + home}).value();
-  std::optional<TreeFolder> other = TreeFolder::take(place, scan_tree(scene.source(), {}).value().name, {}).value();
+  const std::string name = scan_tree(scene.source(), {}).value().name;
+  std::optional<TreeFolder> other = TreeFolder::take({place, name, {}, "pid 7 on node9 (job ab)"}).value().folder;
   REQUIRE(other);
-  Nodes nodes({home});
+  Nodes nodes({home, home});
   nodes.at_each_turn = [&] {
-    if (nodes.progress() == "waiting for another job, which copies the same folder there") {
+    nodes.clock.jumped += std::chrono::milliseconds(20);
+    if (other && !nodes.waits.empty()) {
+      CHECK(nodes.progress() == "waiting for another job, which copies the same folder there");
       other.reset();
     }
   };
   nodes.bring(scene.source());
   CHECK_FALSE(other);
-  CHECK(nodes.counts[AgentMessage::kFileCredit] >= 1);
+  // Once in all, though both wait.
+  CHECK(nodes.waits == std::vector<std::string>{"--sync: waits, for ten minutes at most, until pid 7 on node9 (job "
+                                                "ab) has copied into " +
+                                                place + "/" + name});
+  CHECK(nodes.counts[AgentMessage::kFileCredit] >= 10);
   CHECK(test::read_file(nodes.path() + "/a") == "one");
   CHECK(nodes.progress().empty());
 }
@@ -306,8 +313,9 @@ TEST_CASE("who does not prove the job's secret gets no files, and keeps nobody f
   const auto fetch = [&](const JobSecret& secret, std::vector<std::uint32_t> wanted) {
     std::string outcome;
     PeerFetch::Sink sink;
-    sink.on_bytes = [&outcome](const std::string& body) -> Result<void> {
-      outcome = "got " + FileBytes::decode(body).value().pieces.front().bytes;
+    sink.on_bytes = [&outcome](std::string_view body) -> Result<void> {
+      outcome = "got ";
+      outcome += FileBytes::decode(body).value().pieces.front().bytes;
       return {};
     };
     sink.on_failed = [&outcome](const Error& why) { outcome = why.message(); };
@@ -323,6 +331,40 @@ TEST_CASE("who does not prove the job's secret gets no files, and keeps nobody f
   // What is not in the list, or is no file, ends the conversation.
   CHECK(fetch(JobSecret{1}, {1}).find("got") == std::string::npos);
   CHECK(fetch(JobSecret{1}, {0}) == "got content");
+}
+
+TEST_CASE("what arrives while somebody calls is passed on from memory") {
+  const SteadyClock clock;
+  const auto loop = EventLoop::create(clock).value();
+  TreeEntry entry;
+  entry.path = "a";
+  entry.size = 7;
+  const auto list = std::make_shared<const std::vector<TreeEntry>>(1, entry);
+  // There is no file that could be read.
+  const auto server =
+      PeerServer::listen(*loop, JobSecret{1}, {"/nowhere", list, [] { return std::size_t{0}; }}).value();
+  std::string got;
+  PeerFetch::Sink sink;
+  sink.on_bytes = [&got](std::string_view body) -> Result<void> {
+    got += FileBytes::decode(body).value().pieces.front().bytes;
+    return {};
+  };
+  sink.on_failed = [](const Error& why) { FAIL(why.message()); };
+  const PeerFetch fetch(*loop, JobSecret{1}, {"127.0.0.1:" + std::to_string(server->port())}, {0}, std::move(sink));
+  FilePiece first;
+  first.bytes = "con";
+  FilePiece second;
+  second.is_end = true;
+  second.bytes = "tent";
+  const std::vector<std::uint32_t> files{0};
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  while (got != "content" && !deadline.has_passed()) {
+    // Nothing is kept before the caller is there; then each is passed on once.
+    server->on_arrived(FileBytes{{first}}.encode(), files, 0, 3);
+    server->on_arrived(FileBytes{{second}}.encode(), files, 3, 0);
+    REQUIRE(loop->turn(deadline).ok());
+  }
+  CHECK(got == "content");
 }
 
 TEST_CASE("random changes of a folder arrive, whatever ranks do in between") {
@@ -385,7 +427,7 @@ TEST_CASE("whoever speaks out of turn is refused") {
   const Scene scene;
   const SteadyClock clock;
   const auto loop = EventLoop::create(clock).value();
-  TreeReceiver agent(*loop, {"HOME=" + scene.home()}, {}, [](AgentMessage, std::string_view) {});
+  TreeReceiver agent(*loop, {"HOME=" + scene.home()}, TreeReceiver::Job(), [](AgentMessage, std::string_view) {});
   CHECK_FALSE(agent.on_message(AgentMessage::kTreeList, TreeList{true, {}}.encode()).ok());
   CHECK_FALSE(agent.on_message(AgentMessage::kFileBytes, FileBytes{}.encode()).ok());
   CHECK_FALSE(agent.on_message(AgentMessage::kAskTree, "").ok());
@@ -404,7 +446,7 @@ TEST_CASE("whoever speaks out of turn is refused") {
   TreeSenders senders(*loop, tree,
                       {[](int, AgentMessage, auto) {}, [](int) {}, [](int, const Error&) {},
                        [](int) { return std::vector<std::string>(); }, [](int, const std::string&, std::size_t) {},
-                       [](int, int, const std::string&) {}});
+                       [](int, const std::string&) {}, [](int, int, const std::string&) {}});
   CHECK_FALSE(senders.on_message(0, AgentMessage::kAskTree, "").ok());
   senders.offer(0);
   CHECK(senders.on_message(0, AgentMessage::kAskTree, "").ok());
