@@ -39,6 +39,34 @@ Result<void> finish(hvd_ctx& context, int64_t handle) {
   return outcome;
 }
 
+// Does the same for all, even if one fails; returns the first failure. Each handle is 0 after this, and 0 is skipped.
+Result<void> finish_all(hvd_ctx& context, std::span<int64_t> handles) {
+  Result<void> first;
+  for (int64_t& handle : handles) {
+    if (handle == 0) {
+      continue;
+    }
+    Result<void> outcome = finish(context, handle);
+    handle = 0;
+    if (first.ok() && !outcome.ok()) {
+      first = std::move(outcome);
+    }
+  }
+  return first;
+}
+
+// Checks the operations of a group as a list; `call` names the function in the error.
+Result<std::span<const hvd_op* const>> group_of(const hvd_op* const* ops, int32_t count, const std::string& call) {
+  if (ops == nullptr) {
+    return missing((call + ": ops").c_str());
+  }
+  if (count < 1 || count > HVD_MAX_GROUP) {
+    return Error(Code::kInvalid,
+                 call + ": count is " + std::to_string(count) + ", expected 1 to " + std::to_string(HVD_MAX_GROUP));
+  }
+  return std::span(ops, static_cast<std::size_t>(count));
+}
+
 void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
   const auto& owned = operation.completion->output();
   const std::span<const std::int64_t> shape = owned ? owned->shape : operation.shape();
@@ -148,18 +176,25 @@ hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
 
 hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles) {
   return fence([&]() -> Result<void> {
-    if (ops == nullptr) {
-      return missing("hvd_enqueue_group: ops");
-    }
+    HVD_TRY_ASSIGN(const auto group, group_of(ops, count, "hvd_enqueue_group"));
     if (handles == nullptr) {
       return missing("hvd_enqueue_group: handles");
     }
-    if (count < 1 || count > HVD_MAX_GROUP) {
-      return Error(Code::kInvalid, "hvd_enqueue_group: count is " + std::to_string(count) + ", expected 1 to " +
-                                       std::to_string(HVD_MAX_GROUP));
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->enqueue_group(group, Engine::Caller::kGoesOn, handles);
+  });
+}
+
+hvd_status hvd_execute_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto group, group_of(ops, count, "hvd_execute_group"));
+    if (group.front() != nullptr && group.front()->kind != HVD_ALLREDUCE) {  // all are of one kind, or refused below
+      return Error(Code::kInvalid, "hvd_execute_group: the operations are not allreduces; use hvd_enqueue_group");
     }
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    return context->enqueue_group(std::span(ops, static_cast<std::size_t>(count)), handles);
+    std::vector<int64_t> handles(group.size());
+    HVD_TRY(context->enqueue_group(group, Engine::Caller::kWaitsNext, handles.data()));
+    return finish_all(*context, handles);
   });
 }
 
@@ -209,18 +244,7 @@ hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count) {
       return Error(Code::kInvalid, "hvd_finish: count is " + std::to_string(count) + ", expected 0 or more");
     }
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    Result<void> first;
-    for (int64_t& handle : std::span(handles, static_cast<std::size_t>(count))) {
-      if (handle == 0) {
-        continue;
-      }
-      Result<void> outcome = finish(*context, handle);
-      handle = 0;
-      if (first.ok() && !outcome.ok()) {
-        first = std::move(outcome);
-      }
-    }
-    return first;
+    return finish_all(*context, std::span(handles, static_cast<std::size_t>(count)));
   });
 }
 

@@ -120,7 +120,8 @@ std::int64_t hvd_ctx::keep(std::shared_ptr<const Operation> operation) {
   return handle;
 }
 
-hvd::Result<void> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops, std::int64_t* handles) {
+hvd::Result<void> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops, hvd::Engine::Caller caller,
+                                         std::int64_t* handles) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
   std::vector<hvd::OpRef> group;
   {
@@ -132,7 +133,7 @@ hvd::Result<void> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops, std
   }
   auto started = hvd::submissions_from(ops, engine_now->sets(), group);
   if (started.ok()) {
-    started = start(*engine_now, group, hvd::Engine::Caller::kGoesOn, handles);
+    started = start(*engine_now, group, caller, handles);
   }
   group.clear();  // before the engine can go away
   const std::lock_guard lock(mu_);

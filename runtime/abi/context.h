@@ -77,7 +77,8 @@ struct hvd_ctx {
   // result must be in the caller's memory.
   hvd::Result<void> execute(const hvd_op& op, std::int64_t* handle);
   // Starts all operations or none; the handles are in the order of the operations.
-  hvd::Result<void> enqueue_group(std::span<const hvd_op* const> ops, std::int64_t* handles);
+  hvd::Result<void> enqueue_group(std::span<const hvd_op* const> ops, hvd::Engine::Caller caller,
+                                  std::int64_t* handles);
   // Starts each operation separately, until one is refused; handles[i] names ops[i].
   hvd::Result<void> enqueue_many(std::span<const hvd_op* const> ops, hvd::Engine::Caller caller, std::int64_t* handles);
   // Makes the process set of these ranks and returns its number. All ranks must call it at the same point, or all

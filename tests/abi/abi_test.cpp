@@ -317,6 +317,48 @@ TEST_CASE("many handles are finished in one call, and the first failure is told"
   CHECK(hvd_shutdown() == HVD_OK);
 }
 
+TEST_CASE("a group that is executed leaves nothing to finish") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  hvd_op first = good_op();
+  hvd_op second = good_op();
+  second.name = "y";
+  float more[4] = {};
+  second.output = more;
+  const hvd_op* group[2] = {&first, &second};
+  const hvd_op alone = good_op();
+  std::int64_t before = 0;
+  REQUIRE(hvd_execute(nullptr, &alone, &before) == HVD_OK);
+  for (int round = 0; round < 2; ++round) {
+    more[3] = 0.0F;
+    CHECK(hvd_execute_group(nullptr, group, 2) == HVD_OK);
+    CHECK(more[3] == 4.0F);
+  }
+  for (std::int64_t handle = before + 1; handle < before + 5; ++handle) {
+    CHECK(hvd_release(nullptr, handle) == HVD_NOT_FOUND);
+  }
+  const auto refused = [&](std::int32_t count, const std::string& text) {
+    CHECK(hvd_execute_group(nullptr, group, count) == HVD_INVALID);
+    CAPTURE(std::string(hvd_last_error()));
+    CHECK(std::string(hvd_last_error()).find(text) != std::string::npos);
+  };
+  refused(0, "hvd_execute_group: count is 0");
+  refused(HVD_MAX_GROUP + 1, "hvd_execute_group: count is 4097");
+  second.reduce_op = HVD_MAX;
+  refused(2, "operation 1 of the group differs from the first");
+  second.reduce_op = HVD_SUM;
+  group[0] = nullptr;
+  refused(2, "operation 0 of the group is NULL");
+  group[0] = &first;
+  first.kind = second.kind = HVD_ALLGATHER;
+  refused(2, "not allreduces; use hvd_enqueue_group");
+  first.kind = second.kind = HVD_ALLREDUCE;
+  CHECK(hvd_execute_group(nullptr, nullptr, 2) == HVD_INVALID);
+  CHECK(hvd_execute_group(nullptr, group, 2) == HVD_OK);  // nothing that was refused is left
+  CHECK(hvd_release(nullptr, before) == HVD_OK);
+  CHECK(hvd_shutdown() == HVD_OK);
+  CHECK(hvd_execute_group(nullptr, group, 2) == HVD_NOT_INITIALIZED);
+}
+
 TEST_CASE("a group is started whole or not at all") {
   REQUIRE(hvd_init(nullptr) == HVD_OK);
   hvd_op first = good_op();

@@ -252,6 +252,9 @@ HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
  * None is done before all ranks have asked for all of them, and they travel together however large they are. If
  * one cannot be done, none is. handles[i] names ops[i]. */
 HVD_API hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles);
+/* Does what hvd_enqueue_group and hvd_finish do, in one call: no other thread has to wake up for it, and nothing is
+ * left to release. The results are in the caller's memory, so the operations are allreduces (HVD_INVALID). */
+HVD_API hvd_status hvd_execute_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count);
 /* Does what hvd_enqueue does for `count` (0 ... HVD_MAX_GROUP) independent operations in one call;
  * handles[i] names ops[i]. It stops at the first operation that is refused; the handle of that one and of all
  * later ones is 0. `waits` says what the caller does next. HVD_WAITS_NEXT: it calls hvd_finish (or hvd_wait) next,
