@@ -2,6 +2,7 @@
 
 import array
 import ctypes
+import functools
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from horovod.common._abi import MAX_DIMS, Op, Options, Output, lib
@@ -49,6 +50,7 @@ def error_of(status: int) -> Exception:
 _enqueue = lib["hvd_enqueue"]
 _execute = lib["hvd_execute"]
 _enqueue_group = lib["hvd_enqueue_group"]
+_execute_group = lib["hvd_execute_group"]
 _enqueue_many = lib["hvd_enqueue_many"]
 
 
@@ -59,7 +61,7 @@ class Plan:
     at once.
     """
 
-    __slots__ = ("op", "address", "reference", "memory", "handle", "handle_reference")
+    __slots__ = ("op", "address", "reference", "memory", "run", "handle", "handle_reference")
 
     def __init__(
         self,
@@ -87,6 +89,8 @@ class Plan:
         self.reference = ctypes.byref(self.op)
         # Views the fields input and output as an array: the fastest way to set them.
         self.memory = (ctypes.c_size_t * 2).from_buffer(self.op, Op.input.offset)
+        # Does it where `memory` says, and returns the status. Nothing is left to release.
+        self.run = functools.partial(_execute, None, self.reference, None)
         self.handle = ctypes.c_int64()
         self.handle_reference = ctypes.byref(self.handle)
 
@@ -111,7 +115,7 @@ class Plan:
         memory = self.memory
         memory[0] = input_address
         memory[1] = output_address
-        return _execute(None, self.reference, None)
+        return self.run()
 
     def execute_for_result(self, input_address: int, output_address: int) -> int:
         """Does it, and returns the status. `handle` names the result, or is 0."""
@@ -195,16 +199,22 @@ class HostGroup:
         self._inputs = words[Op.input.offset // _POINTER_BYTES :: _OP_SIZE // _POINTER_BYTES]
         self._outputs = words[Op.output.offset // _POINTER_BYTES :: _OP_SIZE // _POINTER_BYTES]
 
-    def enqueue(self, inputs: "array.array[int]", outputs: "array.array[int]") -> HandleArray:
-        """Starts it; the arrays, of type "Q", hold an address for each operation. The memory must stay alive until a wait
-        for the handles has returned."""
+    def set_memory(self, inputs: "array.array[int]", outputs: "array.array[int]") -> None:
+        """Sets where the memory is; the arrays, of type "Q", hold an address for each operation."""
         self._inputs[:] = inputs
         self._outputs[:] = outputs
-        handles = HandleArray(len(inputs))
-        status = _enqueue_group(None, ctypes.byref(self._pointers), len(inputs), handles.place(0))
+
+    def enqueue(self) -> HandleArray:
+        """Starts it. The memory must stay alive until a wait for the handles has returned."""
+        handles = HandleArray(self.count)
+        status = _enqueue_group(None, ctypes.byref(self._pointers), self.count, handles.place(0))
         if status:
             raise error_of(status)
         return handles
+
+    def execute(self) -> int:
+        """Does it, and returns the status. Nothing is left to release."""
+        return _execute_group(None, ctypes.byref(self._pointers), self.count)
 
 
 class Group:

@@ -7,19 +7,8 @@ import torch
 from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.torch._allreduce import allreduce, grouped_allreduce
-from horovod.torch._handles import (
-    check_group,
-    dtype_of,
-    execute,
-    group_names,
-    needs_gradient,
-    plan_on,
-    result_tensor,
-    start,
-    start_group,
-    synchronize,
-    within_reach,
-)
+from horovod.torch._handles import execute, plan_on, result_tensor, start, start_group, synchronize
+from horovod.torch._tensors import check_group, dtype_of, group_names, needs_gradient, within_reach
 
 
 def _arguments(tensor, name, process_set):

@@ -9,19 +9,16 @@ from horovod.common.process_sets import ProcessSet, global_process_set, number_o
 from horovod.common.util import choose_op
 from horovod.torch._handles import (
     Target,
-    check_group,
-    check_in_place,
-    dtype_of,
-    empty_like,
     execute_into,
-    group_names,
-    needs_gradient,
     plan_on,
     run_into,
     start_group,
     start_host_group,
     synchronize,
 )
+from horovod.torch._host_groups import execute_host_group
+from horovod.torch._plans import execute_again
+from horovod.torch._tensors import check_group, check_in_place, dtype_of, empty_like, group_names, needs_gradient
 from horovod.torch.compression import Compression
 
 
@@ -111,6 +108,12 @@ def allreduce(
 
     The gradient is the allreduce of the gradients with the same operator and factors.
     """
+    if average is None and compression is Compression.none and process_set is global_process_set:
+        result = execute_again(
+            _lib.ALLREDUCE, tensor, False, name, _lib.AVERAGE if op is None else op, 0, prescale_factor, postscale_factor
+        )
+        if result is not None:
+            return result
     op = choose_op(op, average)
     dtype_of(tensor)
     compressed, ctx = compression.compress(tensor)
@@ -129,6 +132,12 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """Works as `allreduce`, in place; returns the tensor."""
+    if average is None and process_set is global_process_set:
+        result = execute_again(
+            _lib.ALLREDUCE, tensor, True, name, _lib.AVERAGE if op is None else op, 0, prescale_factor, postscale_factor
+        )
+        if result is not None:
+            return result
     op = choose_op(op, average)
     check_in_place(tensor)
     return execute_into(
@@ -139,18 +148,32 @@ def allreduce_(
 
 # ---- groups ----
 
+_GROUP = "grouped_allreduce."  # how their names begin
 
-def _start_host_group(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set) -> Optional[int]:
+
+def _start_host_group(tensors, is_in_place, name, op, prescale_factor, postscale_factor, process_set) -> Optional[int]:
     return start_host_group(
-        tensors, outputs,
-        _lib.ALLREDUCE, "grouped_allreduce.", name, op, prescale_factor, postscale_factor, number_of(process_set),
+        tensors, is_in_place,
+        _lib.ALLREDUCE, _GROUP, name, op, prescale_factor, postscale_factor, number_of(process_set),
     )  # fmt: skip
 
 
-def _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set) -> int:
+def _execute_host_group(tensors, is_in_place, name, op, prescale_factor, postscale_factor, process_set) -> Optional[List]:
+    return execute_host_group(
+        tensors, is_in_place,
+        _lib.ALLREDUCE, _GROUP, name, op, prescale_factor, postscale_factor, number_of(process_set),
+    )  # fmt: skip
+
+
+def _start_group(tensors, is_in_place, name, op, prescale_factor, postscale_factor, process_set) -> int:
+    """Goes the long way."""
+    tensors = check_group(tensors)
+    if is_in_place:
+        for tensor in tensors:
+            check_in_place(tensor)
     number = number_of(process_set)
-    targets = [Target(tensor, output) for tensor, output in zip(tensors, outputs)]
-    names = group_names("grouped_allreduce.", name, len(targets))
+    targets = [Target(tensor, tensor if is_in_place else empty_like(tensor)) for tensor in tensors]
+    names = group_names(_GROUP, name, len(targets))
     plans = [
         plan_on(
             target.source, target.memory,
@@ -159,6 +182,11 @@ def _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor,
         for target, full_name in zip(targets, names)
     ]  # fmt: skip
     return start_group(targets, [target.finish for target in targets], plans)
+
+
+def _execute_group(*arguments) -> List[torch.Tensor]:
+    results = _execute_host_group(*arguments)
+    return synchronize(_start_group(*arguments)) if results is None else results
 
 
 def grouped_allreduce_async(
@@ -171,13 +199,9 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allreduce`; returns one handle, whose `synchronize` gives the list of new tensors."""
-    op = choose_op(op, average)
-    tensors = check_group(tensors)
-    outputs = [empty_like(tensor) for tensor in tensors]
-    handle = _start_host_group(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set)
-    if handle is not None:
-        return handle
-    return _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set)
+    arguments = (tensors, False, name, choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    handle = _start_host_group(*arguments)
+    return _start_group(*arguments) if handle is None else handle
 
 
 def grouped_allreduce_async_(
@@ -190,14 +214,9 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allreduce_`; returns one handle."""
-    op = choose_op(op, average)
-    handle = _start_host_group(tensors, None, name, op, prescale_factor, postscale_factor, process_set)
-    if handle is not None:
-        return handle
-    tensors = check_group(tensors)
-    for tensor in tensors:
-        check_in_place(tensor)
-    return _grouped_into(tensors, tensors, name, op, prescale_factor, postscale_factor, process_set)
+    arguments = (tensors, True, name, choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    handle = _start_host_group(*arguments)
+    return _start_group(*arguments) if handle is None else handle
 
 
 class _GroupedAllreduce(torch.autograd.Function):
@@ -236,14 +255,20 @@ def grouped_allreduce(
     on every rank, in the same order.
     """
     op = choose_op(op, average)
+    if compression is Compression.none:  # then nothing has to be looked at tensor by tensor
+        results = _execute_host_group(tensors, False, name, op, prescale_factor, postscale_factor, process_set)
+        if results is not None:
+            return results
     pairs = [compression.compress(tensor) for tensor in check_group(tensors)]
     compressed = [tensor for tensor, _ in pairs]
     if any(map(needs_gradient, compressed)):
         reduced = _GroupedAllreduce.apply(name, op, prescale_factor, postscale_factor, process_set, *compressed)
-    else:
+    elif compression is Compression.none:
         reduced = synchronize(
-            grouped_allreduce_async(compressed, None, name, op, prescale_factor, postscale_factor, process_set)
+            _start_group(compressed, False, name, op, prescale_factor, postscale_factor, process_set)
         )
+    else:
+        reduced = _execute_group(compressed, False, name, op, prescale_factor, postscale_factor, process_set)
     return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, pairs)]
 
 
@@ -257,6 +282,6 @@ def grouped_allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> List[torch.Tensor]:
     """Works as `grouped_allreduce`, in place; returns the list of tensors."""
-    return synchronize(
-        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set)
+    return _execute_group(
+        tensors, True, name, choose_op(op, average), prescale_factor, postscale_factor, process_set
     )

@@ -6,7 +6,8 @@ import torch
 
 from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
-from horovod.torch._handles import dtype_of, execute, needs_gradient, result_tensor, start, within_reach
+from horovod.torch._handles import execute, result_tensor, start
+from horovod.torch._tensors import dtype_of, needs_gradient, within_reach
 
 Splits = Union[torch.Tensor, Sequence[int], None]
 

@@ -7,7 +7,9 @@ import torch
 from horovod.common import _lib, basics
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.torch._allreduce import allreduce
-from horovod.torch._handles import check_in_place, dtype_of, empty_like, execute_into, needs_gradient, run_into
+from horovod.torch._handles import execute_into, run_into
+from horovod.torch._plans import execute_again
+from horovod.torch._tensors import check_in_place, dtype_of, empty_like, needs_gradient
 
 
 def broadcast_into(tensor, output, root_rank, name, process_set=global_process_set) -> int:
@@ -63,6 +65,10 @@ def broadcast(
 
     The gradient is the averaged gradients on the root, zeros elsewhere.
     """
+    if process_set is global_process_set:
+        result = execute_again(_lib.BROADCAST, tensor, False, name, _lib.SUM, root_rank, 1.0, 1.0)
+        if result is not None:
+            return result
     if needs_gradient(tensor):
         return _Broadcast.apply(tensor, root_rank, name, process_set)
     dtype_of(tensor)
@@ -73,5 +79,9 @@ def broadcast_(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
     """Works as `broadcast`, in place; returns the tensor."""
+    if process_set is global_process_set:
+        result = execute_again(_lib.BROADCAST, tensor, True, name, _lib.SUM, root_rank, 1.0, 1.0)
+        if result is not None:
+            return result
     check_in_place(tensor)
     return _execute_into(tensor, tensor, root_rank, name, process_set)

@@ -1,10 +1,8 @@
 """Operations on tensors: done at once, or in flight behind a handle.
 
-What all operations share: which types travel, memory that the library can read and write, plans of operations that come
-again, and the table of handles.
+What all operations share: the long way, on which everything is checked, and the table of handles.
 """
 
-import array
 import ctypes
 import itertools
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -13,22 +11,10 @@ import torch
 
 from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
-from horovod.torch._device import Place, follow, place_of, tell_about_staging
-
-_DTYPES = {
-    torch.uint8: _lib.UINT8,
-    torch.int8: _lib.INT8,
-    torch.int16: _lib.INT16,
-    torch.int32: _lib.INT32,
-    torch.int64: _lib.INT64,
-    torch.float16: _lib.FLOAT16,
-    torch.bfloat16: _lib.BFLOAT16,
-    torch.float32: _lib.FLOAT32,
-    torch.float64: _lib.FLOAT64,
-    torch.bool: _lib.BOOL,
-}
-if hasattr(torch, "uint16"):  # since torch 2.3
-    _DTYPES[torch.uint16] = _lib.UINT16
+from horovod.torch._device import Place, follow, place_of
+from horovod.torch._host_groups import prepare as prepare_host_group
+from horovod.torch._plans import keep_plan, take_plan
+from horovod.torch._tensors import dtype_of, is_in_place, within_reach
 
 
 class _Pending:
@@ -48,61 +34,6 @@ class _Pending:
 # These numbers are ours, not the library's, because those may be reused after shutdown and init.
 _pending: Dict[int, _Pending] = {}
 _handles = itertools.count(1)
-
-# Plans of earlier operations that may be repeated, by their arguments, and for a GPU by its number too. One is taken
-# out while it is used, so that no two threads have the same.
-_plans: Dict[Tuple, _lib.Plan] = {}
-_MAX_PLANS = 1024  # limits how many plans with names that never come again are kept
-
-
-def _take_plan(key: Tuple, place: Optional[Place] = None) -> _lib.Plan:
-    """`key` holds the arguments of _lib.Plan."""
-    if place is None:
-        return _plans.pop(key, None) or _lib.Plan(*key)
-    plan = _plans.pop((place.device, key), None) or _lib.Plan(*key)
-    plan.work_at(*place)
-    return plan
-
-
-def _keep_plan(key: Tuple, plan: _lib.Plan, place: Optional[Place] = None) -> None:
-    if len(_plans) >= _MAX_PLANS:
-        _plans.clear()
-    _plans[key if place is None else (place.device, key)] = plan
-
-
-def dtype_of(tensor: torch.Tensor) -> int:
-    """Returns the library's number of the tensor's type. ValueError for a type that cannot be sent."""
-    if not isinstance(tensor, torch.Tensor):
-        raise ValueError(f"a torch tensor is needed, not {type(tensor).__name__}")
-    if tensor.layout is not torch.strided:
-        raise ValueError(
-            f"Tensors of layout {tensor.layout} are not supported here; use tensor.to_dense() or "
-            "hvd.sparse_allreduce_async."
-        )
-    dtype = _DTYPES.get(tensor.dtype)
-    if dtype is None:
-        raise ValueError(f"Tensor type {tensor.dtype} is not supported.")
-    return dtype
-
-
-def within_reach(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the values in contiguous memory that the library can use: the tensor itself if it is there already."""
-    tensor = tensor.detach()
-    if not tensor.is_cpu and place_of(tensor) is None:
-        tell_about_staging(tensor)
-        tensor = tensor.cpu()
-    return tensor.resolve_neg().contiguous()
-
-
-def empty_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns new memory of the same shape, which is contiguous whatever the tensor's own layout is."""
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
-
-
-def needs_gradient(tensor: torch.Tensor) -> bool:
-    """Returns whether autograd must know of an operation on the tensor. To tell it costs more than a small operation
-    does."""
-    return isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled()
 
 
 def library_handle(handle: int) -> Optional[int]:
@@ -133,11 +64,6 @@ def _put_in_flight(
 
 
 # ---- operations whose output is as large as their input ----
-
-
-def is_in_place(tensor: torch.Tensor) -> bool:
-    """Returns whether the library can work in the tensor's own memory on the host: its values are there, in order."""
-    return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
 
 
 class Target:
@@ -179,6 +105,18 @@ class Target:
         return self.output
 
 
+def _take_plan_into(
+    target: Target, kind: int, prefix: str, name: Optional[str], reduce_op: int, root_rank: int, prescale: float,
+    postscale: float, process_set: int,
+) -> Tuple[Tuple, _lib.Plan]:  # fmt: skip
+    """Returns the key and the plan. `execute_again` makes the same key of its arguments."""
+    full_name = None if name is None else prefix + name
+    # A factor may be a tensor, whose value changes.
+    rest = (reduce_op, root_rank, float(prescale), float(postscale), process_set)
+    key = (kind, target.source.dtype, target.shape, name, *rest)
+    return key, take_plan(key, (kind, target.dtype, target.shape, full_name, *rest), target.place)
+
+
 def run_into(
     kind: int, prefix: str, tensor: torch.Tensor, output: torch.Tensor, name: Optional[str],
     reduce_op: int = _lib.SUM, root_rank: int = 0, prescale: float = 1.0, postscale: float = 1.0, process_set: int = 0,
@@ -186,15 +124,11 @@ def run_into(
     """Starts an operation on `tensor` whose result goes into `output`, which may be the same tensor. Returns our
     handle."""
     target = Target(tensor, output)
-    full_name = None if name is None else prefix + name
-    # A factor may be a tensor, whose value changes.
-    prescale, postscale = float(prescale), float(postscale)
-    key = (kind, target.dtype, target.shape, full_name, reduce_op, root_rank, prescale, postscale, process_set)
-    plan = _take_plan(key, target.place)
+    key, plan = _take_plan_into(target, kind, prefix, name, reduce_op, root_rank, prescale, postscale, process_set)
     handle = _put_in_flight(
         target, target.finish, _enqueue_one, plan, target.source.data_ptr(), target.memory.data_ptr()
     )
-    _keep_plan(key, plan, target.place)
+    keep_plan(key, plan, target.place)
     return handle
 
 
@@ -204,15 +138,11 @@ def execute_into(
 ) -> torch.Tensor:  # fmt: skip
     """Does what `run_into` starts; returns `output`."""
     target = Target(tensor, output)
-    full_name = None if name is None else prefix + name
-    # A factor may be a tensor, whose value changes.
-    prescale, postscale = float(prescale), float(postscale)
-    key = (kind, target.dtype, target.shape, full_name, reduce_op, root_rank, prescale, postscale, process_set)
-    plan = _take_plan(key, target.place)
+    key, plan = _take_plan_into(target, kind, prefix, name, reduce_op, root_rank, prescale, postscale, process_set)
     status = _wait.call(plan.execute, target.source.data_ptr(), target.memory.data_ptr())
     if status:
         raise _lib.error_of(status)
-    _keep_plan(key, plan, target.place)
+    keep_plan(key, plan, target.place)
     return target.finish()
 
 
@@ -224,20 +154,23 @@ def start(source: torch.Tensor, finish: Callable[[int], Any], *plan: Any) -> int
 
     `finish` makes the result of what the library's handle has left.
     """
-    taken = _take_plan(plan, place_of(source))
-    return _put_in_flight(source, finish, _enqueue_one, taken, source.data_ptr(), 0)
+    place = place_of(source)
+    taken = take_plan(plan, plan, place)
+    handle = _put_in_flight(source, finish, _enqueue_one, taken, source.data_ptr(), 0)
+    keep_plan(plan, taken, place)
+    return handle
 
 
 def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan: Any) -> Any:
     """Does what `start` starts (a join has no source). Returns what `finish` makes."""
     place = None if source is None else place_of(source)
-    taken = _take_plan(plan, place)
+    taken = take_plan(plan, plan, place)
     status = _wait.call(taken.execute_for_result, 0 if source is None else source.data_ptr(), 0)
     handle = taken.handle.value
     try:
         if status:
             raise _lib.error_of(status)
-        _keep_plan(plan, taken, place)
+        keep_plan(plan, taken, place)
         return finish(handle)
     finally:
         if handle:
@@ -247,11 +180,11 @@ def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan:
 def execute_without_tensor(kind: int, process_set: int = 0) -> None:
     """Executes an operation without a tensor: a barrier."""
     key = (kind, _lib.UINT8, (), None, _lib.SUM, 0, 1.0, 1.0, process_set)
-    plan = _take_plan(key)
+    plan = take_plan(key, key)
     status = _wait.call(plan.execute, 0, 0)
     if status:
         raise _lib.error_of(status)
-    _keep_plan(key, plan)
+    keep_plan(key, plan)
 
 
 def result_tensor(done: int, like: torch.Tensor) -> torch.Tensor:
@@ -282,97 +215,28 @@ def start_group(keep: Any, finishes: Sequence[Callable[[int], Any]], plans: Sequ
     return _put_in_flight(keep, finish, _lib.enqueue_group, plans)
 
 
-# Groups of earlier calls, by what is the same when one comes again: None after the first time, since many names never come
-# again. One is taken out while it is used. The oldest are forgotten.
-_host_groups: Dict[Tuple, Optional[_lib.HostGroup]] = {}
-_MAX_HOST_GROUPS = 1024
-_MAX_HOST_OPERATIONS = 16384  # of all of them together
-_host_operations = 0
-
-_is_contiguous = torch.Tensor.is_contiguous
-_is_neg = torch.Tensor.is_neg
-_address = torch.Tensor.data_ptr
-
-
-def _addresses_of(tensors: Sequence[torch.Tensor]) -> "Optional[array.array[int]]":
-    """Returns where the tensors' values are, or None if the library cannot use all of them where they are, on the host.
-    The calls are torch's own, without a line of Python for each tensor."""
-    try:
-        if (
-            all([tensor.is_cpu and tensor.layout is torch.strided for tensor in tensors])
-            and all(map(_is_contiguous, tensors))
-            and not any(map(_is_neg, tensors))
-        ):
-            return array.array("Q", map(_address, tensors))
-    except (AttributeError, RuntimeError, TypeError):
-        pass  # something else than tensors, or tensors without memory
-    return None
-
-
-def _make_host_group(key: Tuple) -> Optional[_lib.HostGroup]:
-    kind, prefix, name, reduce_op, prescale, postscale, process_set, dtypes, shapes = key
-    if not all(dtype in _DTYPES for dtype in dtypes):
-        return None
-    names = group_names(prefix, name, len(dtypes))
-    return _lib.HostGroup([
-        _lib.Plan(kind, _DTYPES[dtype], shape, full_name, reduce_op, 0, prescale, postscale, process_set)
-        for dtype, shape, full_name in zip(dtypes, shapes, names)
-    ])  # fmt: skip
-
-
-def _take_host_group(key: Tuple) -> Optional[_lib.HostGroup]:
-    """Returns the group if it may be used now: not for a key that comes for the first time, and not for types that cannot be
-    sent."""
-    global _host_operations
-    if key not in _host_groups:
-        _put_host_group(key, None)
-        return None
-    group = _host_groups.pop(key)
-    if group is None:
-        return _make_host_group(key)
-    _host_operations -= group.count
-    return group
-
-
-def _put_host_group(key: Tuple, group: Optional[_lib.HostGroup]) -> None:
-    global _host_operations
-    _host_groups[key] = group
-    _host_operations += 0 if group is None else group.count
-    while len(_host_groups) > _MAX_HOST_GROUPS or _host_operations > _MAX_HOST_OPERATIONS:
-        oldest = _host_groups.pop(next(iter(_host_groups)))
-        _host_operations -= 0 if oldest is None else oldest.count
-
-
 def start_host_group(
-    tensors: Sequence[torch.Tensor], outputs: Optional[Sequence[torch.Tensor]],
+    tensors: Sequence[torch.Tensor], is_in_place: bool,
     kind: int, prefix: str, name: Optional[str], reduce_op: int, prescale: float, postscale: float, process_set: int,
 ) -> Optional[int]:  # fmt: skip
-    """Starts a group that has come before, and whose inputs and outputs are on the host (outputs: None for the tensors
-    themselves). Returns our handle, or None where it has to be started in the usual way: then nothing has been started."""
-    if not isinstance(tensors, (list, tuple)) or not 0 < len(tensors) <= _lib.MAX_GROUP:
+    """Starts a group that has come before, of tensors on the host whose results are as large. Returns our handle, or None
+    where it has to go the long way: then nothing has been started."""
+    ready = prepare_host_group(
+        tensors, is_in_place, kind, prefix, name, reduce_op, prescale, postscale, process_set
+    )
+    if ready is None:
         return None
-    inputs = _addresses_of(tensors)
-    results = inputs if inputs is None or outputs is None else _addresses_of(outputs)
-    if inputs is None or results is None:
-        return None
-    key = (
-        kind, prefix, name, reduce_op, float(prescale), float(postscale), process_set,
-        tuple([tensor.dtype for tensor in tensors]), tuple([tensor.shape for tensor in tensors]),
-    )  # fmt: skip
-    group = _take_host_group(key)
-    if group is None:
-        return None
-    given = list(tensors if outputs is None else outputs)
-    pending = _Pending((list(tensors), given), lambda: given)
+    known, group, results = ready
+    pending = _Pending((list(tensors), results), lambda: results)
     handle = next(_handles)
     _pending[handle] = pending  # before the library has the memory, because a KeyboardInterrupt in between must not free it
     try:
-        pending.together = group.enqueue(inputs, results)
+        pending.together = group.enqueue()
     except Exception:
         del _pending[handle]
         raise
     pending.library_handles = pending.together.array
-    _put_host_group(key, group)
+    known.free.append(group)
     return handle
 
 
@@ -387,28 +251,7 @@ def plan_on(source: torch.Tensor, output: Optional[torch.Tensor], *arguments: An
     return plan
 
 
-def check_group(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """Returns the tensors of a group as a list. ValueError for anything else."""
-    if isinstance(tensors, torch.Tensor) or not 0 < len(tensors) <= _lib.MAX_GROUP:
-        raise ValueError(f"a group is a list of 1 to {_lib.MAX_GROUP} tensors")
-    for tensor in tensors:
-        dtype_of(tensor)
-    return list(tensors)
-
-
-def group_names(prefix: str, name: Optional[str], count: int) -> List[Optional[str]]:
-    """Returns each tensor's name. Horovod's ends with the number of tensors, "_1of3": ranks that disagree about the
-    number would wait for each other there. Here they get an error."""
-    return [None if name is None else f"{prefix}{name}_{i + 1}" for i in range(count)]
-
-
 # ---- what users call ----
-
-
-def check_in_place(tensor: torch.Tensor) -> None:
-    """Raises ValueError unless an operation can work in the tensor's own memory."""
-    if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and not tensor.is_contiguous():
-        raise ValueError("Tensor is required to be contiguous.")
 
 
 def poll(handle: int) -> bool:

@@ -8,19 +8,8 @@ from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.common.util import choose_op
 from horovod.torch._allgather import allgather, grouped_allgather
-from horovod.torch._handles import (
-    check_group,
-    dtype_of,
-    execute,
-    group_names,
-    needs_gradient,
-    plan_on,
-    result_tensor,
-    start,
-    start_group,
-    synchronize,
-    within_reach,
-)
+from horovod.torch._handles import execute, plan_on, result_tensor, start, start_group, synchronize
+from horovod.torch._tensors import check_group, dtype_of, group_names, needs_gradient, within_reach
 from horovod.torch.compression import Compression
 
 

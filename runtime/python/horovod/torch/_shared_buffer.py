@@ -6,7 +6,7 @@ from typing import List, Sequence
 import torch
 
 from horovod.common import _lib, _wait, basics
-from horovod.torch._handles import dtype_of
+from horovod.torch._tensors import dtype_of
 
 _ALIGNMENT = 64  # of each tensor: a cache line, so that no two share one
 

@@ -1,0 +1,153 @@
+"""Lists of tensors on the host that come again: the short way for a group, as _plans.py has it for one tensor.
+
+What is asked of the tensors is asked of all at once, by torch's own functions, without a line of Python for each tensor.
+"""
+
+import array
+import threading
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from horovod.common import _lib, _wait
+from horovod.torch._tensors import DTYPES, empty_like, group_names
+
+
+class Known:
+    """Known is a list of tensors that has come before, with the groups of the library's operations that were made of it."""
+
+    __slots__ = ("dtypes", "shapes", "free", "operations")
+
+    def __init__(self, dtypes: List[torch.dtype], shapes: List[torch.Size]) -> None:
+        self.dtypes = dtypes
+        self.shapes = shapes
+        self.free: List[_lib.HostGroup] = []  # those that are not used at the moment; one is taken out for that
+        self.operations = 0  # of all groups that were made of it
+
+
+# The oldest are forgotten.
+_known: Dict[Tuple, Known] = {}
+_MAX_KNOWN = 1024  # many names never come again
+_MAX_OPERATIONS = 16384  # of all groups together
+_operations = 0
+_lock = threading.Lock()  # for changes of the table
+
+_is_contiguous = torch.Tensor.is_contiguous
+_is_neg = torch.Tensor.is_neg
+_address = torch.Tensor.data_ptr
+
+
+def _are_on_host(tensors: Sequence[torch.Tensor]) -> bool:
+    """Returns whether the library can use the values where they are, if they are in memory at all."""
+    return (
+        False not in [tensor.is_cpu for tensor in tensors]
+        and all(map(_is_contiguous, tensors))
+        and not any(map(_is_neg, tensors))
+    )
+
+
+def _need_gradients(tensors: Sequence[torch.Tensor]) -> bool:
+    return True in [tensor.requires_grad for tensor in tensors] and torch.is_grad_enabled()
+
+
+def prepare(
+    tensors: Sequence[torch.Tensor], is_in_place: bool,
+    kind: int, prefix: str, name: Optional[str], reduce_op: int, prescale: float, postscale: float, process_set: int,
+) -> Optional[Tuple[Known, _lib.HostGroup, List[torch.Tensor]]]:  # fmt: skip
+    """Returns a group that was made for such tensors, with their memory set, and the tensors for its results: themselves, or
+    new ones. `free` of what it belongs to takes it back.
+
+    None where a list has to go the long way: what is no list, or comes for the first time, with all that is an error; tensors
+    that the library cannot use where they are; new tensors that need gradients.
+    """
+    if not isinstance(tensors, (list, tuple)) or not 0 < len(tensors) <= _lib.MAX_GROUP:
+        return None
+    factors = float(prescale), float(postscale)  # they may be tensors, whose values change
+    try:
+        if not _are_on_host(tensors) or not is_in_place and _need_gradients(tensors):
+            return None
+        inputs = array.array("Q", map(_address, tensors))  # RuntimeError for a tensor without memory
+        taken = _take(tensors, kind, prefix, name, reduce_op, *factors, process_set)
+    except (AttributeError, RuntimeError, TypeError):
+        return None  # something else than tensors
+    if taken is None:
+        return None
+    known, group = taken
+    if is_in_place:
+        results, outputs = list(tensors), inputs
+    else:
+        results = list(map(empty_like, tensors))
+        outputs = array.array("Q", map(_address, results))
+    group.set_memory(inputs, outputs)
+    return known, group, results
+
+
+def execute_host_group(
+    tensors: Sequence[torch.Tensor], is_in_place: bool,
+    kind: int, prefix: str, name: Optional[str], reduce_op: int, prescale: float, postscale: float, process_set: int,
+) -> Optional[List[torch.Tensor]]:  # fmt: skip
+    """Does a group of operations that has come before, and returns the results. None: it has to go the long way, and nothing
+    was done."""
+    ready = prepare(tensors, is_in_place, kind, prefix, name, reduce_op, prescale, postscale, process_set)
+    if ready is None:
+        return None
+    known, group, results = ready
+    status = _wait.call(group.execute)
+    if status:
+        raise _lib.error_of(status)
+    known.free.append(group)
+    return results
+
+
+def _take(
+    tensors: Sequence[torch.Tensor],
+    kind: int, prefix: str, name: Optional[str], reduce_op: int, *rest: Any,
+) -> Optional[Tuple[Known, _lib.HostGroup]]:  # fmt: skip
+    """Returns a group that nobody uses, and what it belongs to. `rest`: the other arguments of _lib.Plan, which are numbers."""
+    dtypes = [tensor.dtype for tensor in tensors]
+    shapes = [tensor.shape for tensor in tensors]
+    key = (kind, name, reduce_op, *rest, len(shapes), shapes[0], shapes[-1])
+    known = _known.get(key)
+    if known is None or known.shapes != shapes or known.dtypes != dtypes:
+        _note(key, Known(dtypes, shapes))
+        return None
+    try:
+        return known, known.free.pop()
+    except IndexError:  # none was made yet, or other threads use them
+        pass
+    if not all(dtype in DTYPES for dtype in dtypes):
+        return None
+    group = _lib.HostGroup([
+        _lib.Plan(kind, DTYPES[dtype], shape, full_name, reduce_op, 0, *rest)
+        for dtype, shape, full_name in zip(dtypes, shapes, group_names(prefix, name, len(shapes)))
+    ])  # fmt: skip
+    _count(key, known, group.count)
+    return known, group
+
+
+def _note(key: Tuple, known: Known) -> None:
+    with _lock:
+        _forget(key)
+        _known[key] = known
+        _forget_oldest()
+
+
+def _count(key: Tuple, known: Known, operations: int) -> None:
+    global _operations
+    with _lock:
+        if _known.get(key) is known:
+            known.operations += operations
+            _operations += operations
+            _forget_oldest()
+
+
+def _forget_oldest() -> None:
+    while len(_known) > _MAX_KNOWN or _operations > _MAX_OPERATIONS:
+        _forget(next(iter(_known)))
+
+
+def _forget(key: Tuple) -> None:
+    global _operations
+    known = _known.pop(key, None)
+    if known is not None:
+        _operations -= known.operations

@@ -1,0 +1,84 @@
+"""Plans of operations that come again, and the short way of those whose result is as large as their input.
+
+A training loop repeats its operations, and for a small one the checks and the layers of Python take ten times as long as
+the library does. So the long way (`run_into` and `execute_into` of _handles.py), which checks everything, leaves its plan
+here, and the short way looks only at what may have changed since.
+"""
+
+from typing import Dict, List, Optional, Tuple
+
+import torch
+
+from horovod.common import _lib, _wait
+from horovod.torch._device import Place
+
+# The plans that nobody uses at the moment, by what is the same when an operation comes again. One is taken from its list
+# while it is used, so that no two threads have the same.
+_free: Dict[Tuple, List[_lib.Plan]] = {}
+_MAX_KEYS = 1024  # limits how many plans with names that never come again are kept
+
+
+def take_plan(key: Tuple, arguments: Tuple, place: Optional[Place] = None) -> _lib.Plan:
+    """Returns the plan of an operation that has come before, or a new one of these arguments of _lib.Plan."""
+    free = _free.get(key if place is None else (place.device, key))
+    try:
+        plan = free.pop() if free else _lib.Plan(*arguments)
+    except IndexError:  # another thread has taken it
+        plan = _lib.Plan(*arguments)
+    if place is not None:
+        plan.work_at(*place)
+    return plan
+
+
+def keep_plan(key: Tuple, plan: _lib.Plan, place: Optional[Place] = None) -> None:
+    """Keeps a plan for the next time, under the key that it was taken by."""
+    if len(_free) >= _MAX_KEYS:
+        _free.clear()
+    _free.setdefault(key if place is None else (place.device, key), []).append(plan)
+
+
+_Tensor = torch.Tensor
+_empty_like = torch.empty_like
+_contiguous_format = torch.contiguous_format
+
+
+def execute_again(
+    kind: int, tensor: torch.Tensor, is_in_place: bool, name: Optional[str], reduce_op: int, root_rank: int, prescale: float,
+    postscale: float,
+) -> Optional[torch.Tensor]:  # fmt: skip
+    """Does an operation of all ranks that has come before, and returns its result: the tensor itself, or a new one. None:
+    it has to go the long way, and nothing was done.
+
+    What goes the long way: what comes for the first time, with all that is an error; subclasses of torch.Tensor; tensors on
+    devices, of another layout than strided, not contiguous, negated by a view, or without memory; a new tensor that needs
+    a gradient; factors that are tensors, whose values change. Callers send process sets and compression there.
+    """
+    try:
+        free = _free.get((kind, tensor.dtype, tensor.shape, name, reduce_op, root_rank, prescale, postscale, 0))
+        if (
+            not free
+            or tensor.__class__ is not _Tensor
+            or not tensor.is_cpu
+            or not tensor.is_contiguous()
+            or tensor.is_neg()
+        ):
+            return None
+        source = tensor.data_ptr()  # RuntimeError for all layouts but the strided one
+        if is_in_place:
+            result, target = tensor, source
+        elif tensor.requires_grad:
+            return None
+        else:
+            result = _empty_like(tensor, memory_format=_contiguous_format)
+            target = result.data_ptr()
+        plan = free.pop()
+    except (AttributeError, IndexError, RuntimeError, TypeError):
+        return None  # some argument is of a type that is none; or another thread has just taken the plan
+    memory = plan.memory
+    memory[0] = source
+    memory[1] = target
+    status = _wait.call(plan.run)
+    if status:
+        raise _lib.error_of(status)
+    free.append(plan)
+    return result

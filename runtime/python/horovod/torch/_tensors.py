@@ -1,0 +1,84 @@
+"""What a tensor must be to travel: its type, and memory that the library can use."""
+
+from typing import List, Optional, Sequence
+
+import torch
+
+from horovod.common import _lib
+from horovod.torch._device import place_of, tell_about_staging
+
+DTYPES = {
+    torch.uint8: _lib.UINT8,
+    torch.int8: _lib.INT8,
+    torch.int16: _lib.INT16,
+    torch.int32: _lib.INT32,
+    torch.int64: _lib.INT64,
+    torch.float16: _lib.FLOAT16,
+    torch.bfloat16: _lib.BFLOAT16,
+    torch.float32: _lib.FLOAT32,
+    torch.float64: _lib.FLOAT64,
+    torch.bool: _lib.BOOL,
+}
+if hasattr(torch, "uint16"):  # since torch 2.3
+    DTYPES[torch.uint16] = _lib.UINT16
+
+
+def dtype_of(tensor: torch.Tensor) -> int:
+    """Returns the library's number of the tensor's type. ValueError for a type that cannot be sent."""
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"a torch tensor is needed, not {type(tensor).__name__}")
+    if tensor.layout is not torch.strided:
+        raise ValueError(
+            f"Tensors of layout {tensor.layout} are not supported here; use tensor.to_dense() or "
+            "hvd.sparse_allreduce_async."
+        )
+    dtype = DTYPES.get(tensor.dtype)
+    if dtype is None:
+        raise ValueError(f"Tensor type {tensor.dtype} is not supported.")
+    return dtype
+
+
+def within_reach(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the values in contiguous memory that the library can use: the tensor itself if it is there already."""
+    tensor = tensor.detach()
+    if not tensor.is_cpu and place_of(tensor) is None:
+        tell_about_staging(tensor)
+        tensor = tensor.cpu()
+    return tensor.resolve_neg().contiguous()
+
+
+def empty_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns new memory of the same shape, which is contiguous whatever the tensor's own layout is."""
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def needs_gradient(tensor: torch.Tensor) -> bool:
+    """Returns whether autograd must know of an operation on the tensor. To tell it costs more than a small operation
+    does."""
+    return isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled()
+
+
+def is_in_place(tensor: torch.Tensor) -> bool:
+    """Returns whether the library can work in the tensor's own memory on the host: its values are there, in order."""
+    return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
+
+
+def check_in_place(tensor: torch.Tensor) -> None:
+    """Raises ValueError unless an operation can work in the tensor's own memory."""
+    if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and not tensor.is_contiguous():
+        raise ValueError("Tensor is required to be contiguous.")
+
+
+def check_group(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """Returns the tensors of a group as a list. ValueError for anything else."""
+    if isinstance(tensors, torch.Tensor) or not 0 < len(tensors) <= _lib.MAX_GROUP:
+        raise ValueError(f"a group is a list of 1 to {_lib.MAX_GROUP} tensors")
+    for tensor in tensors:
+        dtype_of(tensor)
+    return list(tensors)
+
+
+def group_names(prefix: str, name: Optional[str], count: int) -> List[Optional[str]]:
+    """Returns each tensor's name. Horovod's ends with the number of tensors, "_1of3": ranks that disagree about the
+    number would wait for each other there. Here they get an error."""
+    return [None if name is None else f"{prefix}{name}_{i + 1}" for i in range(count)]
