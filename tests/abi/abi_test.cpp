@@ -359,6 +359,82 @@ TEST_CASE("a group that is executed leaves nothing to finish") {
   CHECK(hvd_execute_group(nullptr, group, 2) == HVD_NOT_INITIALIZED);
 }
 
+namespace {
+
+// DLPack's structure, and a function of the kind that frameworks have; its object is the structure.
+struct DlTensor {
+  void* data;
+  std::int32_t device_type;
+  std::int32_t device_id;
+  std::int32_t ndim;
+  std::uint8_t code;
+  std::uint8_t bits;
+  std::uint16_t lanes;
+  std::int64_t* shape;
+  std::int64_t* strides;
+  std::uint64_t byte_offset;
+};
+
+int view_of(void* object, void* tensor) {
+  if (object == nullptr) {
+    return -1;
+  }
+  *static_cast<DlTensor*>(tensor) = *static_cast<const DlTensor*>(object);
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("the memory of operations is set to that of tensors that fit") {
+  float values[8] = {};
+  std::int64_t shape[] = {2, 1, 2};
+  std::int64_t strides[] = {2, 77, 1};  // of an extent of 1 it does not matter
+  const DlTensor good{values, 1, 0, 3, 2, 32, 1, shape, strides, 4};
+  DlTensor tensor = good;
+  hvd_op op = HVD_OP_INIT;
+  op.ndim = 3;
+  op.shape = shape;
+  hvd_op* const ops[] = {&op};
+  void* objects[] = {&tensor};
+  CHECK(hvd_set_memory(ops, objects, 1, HVD_INPUT, view_of) == HVD_OK);
+  CHECK((op.input == values + 1 && op.output == nullptr));
+  tensor.strides = nullptr;
+  tensor.byte_offset = 0;
+  CHECK(hvd_set_memory(ops, objects, 1, HVD_INPUT | HVD_OUTPUT, view_of) == HVD_OK);
+  CHECK((op.input == values && op.output == values));
+  const auto differs = [&](const auto& change) {
+    tensor = good;
+    change();
+    CHECK(hvd_set_memory(ops, objects, 1, HVD_INPUT | HVD_OUTPUT, view_of) == HVD_MISMATCH);
+    CHECK((op.input == values && op.output == values));
+  };
+  std::int64_t other[] = {2, 1, 3};
+  std::int64_t turned[] = {1, 1, 2};
+  differs([&] { tensor.device_type = 2; });
+  differs([&] { tensor.ndim = 2; });
+  differs([&] { tensor.code = 0; });
+  differs([&] { tensor.bits = 64; });
+  differs([&] { tensor.lanes = 2; });
+  differs([&] { tensor.shape = other; });
+  differs([&] { tensor.strides = turned; });
+  differs([&] { objects[0] = nullptr; });
+  objects[0] = &tensor;
+  const std::uint8_t types[][2] = {{1, 8},  {0, 8},  {1, 16}, {0, 16}, {0, 32}, {0, 64},
+                                   {2, 16}, {4, 16}, {2, 32}, {2, 64}, {6, 8}};
+  for (std::int32_t dtype = 0; dtype <= HVD_BOOL; ++dtype) {
+    for (std::int32_t of = 0; of <= HVD_BOOL; ++of) {
+      op.dtype = dtype;
+      tensor = good;
+      tensor.code = types[of][0];
+      tensor.bits = types[of][1];
+      CHECK((hvd_set_memory(ops, objects, 1, HVD_INPUT, view_of) == HVD_OK) == (of == dtype));
+    }
+  }
+  CHECK(hvd_set_memory(nullptr, objects, 1, HVD_INPUT, view_of) == HVD_INVALID);
+  CHECK(hvd_set_memory(ops, nullptr, 1, HVD_INPUT, view_of) == HVD_INVALID);
+  CHECK(hvd_set_memory(ops, objects, 1, HVD_INPUT, nullptr) == HVD_INVALID);
+}
+
 TEST_CASE("a group is started whole or not at all") {
   REQUIRE(hvd_init(nullptr) == HVD_OK);
   hvd_op first = good_op();

@@ -111,6 +111,8 @@ def case_the_second_time_takes_the_short_way():
 
 def case_memory_that_changes():
     for form, call in FORMS.items():
+        call(mine())
+        call(mine())
         tensor = mine()
         for _ in range(3):
             tensor.data = mine()
@@ -284,14 +286,14 @@ def case_what_a_call_takes():
 
 
 def case_what_a_list_takes():
-    """The calls do not become more with the tensors; the library is called once."""
+    """The calls do not become more with the tensors; the library is called once to look at them, and once to reduce."""
     for function in (hvd.grouped_allreduce_, hvd.grouped_allreduce):
         few, many = ([torch.ones(3) for _ in range(count)] for count in (5, 161))
         found = [calls_of(lambda: function(tensors, name=f"count {len(tensors)}", op=hvd.Sum)) for tensors in (few, many)]
         if function is hvd.grouped_allreduce_:
             assert found[0] == found[1] and found[1][0] <= 20, found
     called = []
-    kept = {name: getattr(_lib, name) for name in ("_execute_group", "_enqueue_group")}
+    kept = {name: getattr(_lib, name) for name in ("_set_memory", "_execute_group", "_enqueue_group")}
     for name, library_function in kept.items():
         setattr(_lib, name, lambda *arguments, n=name, f=library_function: called.append(n) or f(*arguments))
     try:
@@ -300,7 +302,23 @@ def case_what_a_list_takes():
     finally:
         for name, library_function in kept.items():
             setattr(_lib, name, library_function)
-    assert called == ["_execute_group"] * 2, called
+    assert called == (["_execute_group"] if _host_groups.VIEW is None else ["_set_memory", "_execute_group"]) * 2, called
+
+
+def case_lists_where_torch_shows_nothing_to_c():
+    """As with versions of torch that have no such function."""
+    kept, _host_groups.VIEW = _host_groups.VIEW, None
+    try:
+        case_lists_of_one_name_that_differ()
+        case_memory_that_changes()
+        case_unusual_tensors()
+        case_unusual_arguments()
+        for function in (hvd.grouped_allreduce_, hvd.grouped_allreduce):
+            for _ in range(3):
+                short, results = is_short(lambda: function([mine(), torch.ones(2)], name="without", op=hvd.Sum))
+            assert short and torch.equal(results[0], TOTAL)
+    finally:
+        _host_groups.VIEW = kept
 
 
 def case_after_leaving_and_joining_again():

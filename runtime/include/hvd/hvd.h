@@ -309,6 +309,20 @@ HVD_API hvd_status hvd_release(hvd_ctx* ctx, int64_t handle);
  * Each handle is set to 0 when it is released, and handles that are 0 already are skipped. */
 HVD_API hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count);
 
+/* ---- tensors of frameworks ---- */
+
+/* Fills a DLTensor (DLPack, version 1) with what the object is, and returns 0. Frameworks offer such a function as
+ * dltensor_from_py_object_no_sync. */
+typedef int (*hvd_tensor_view)(void* object, void* dl_tensor);
+/* Sets the memory of `count` operations (`which`: input, output or both) to that of the tensors, in one call for all of
+ * them. The tensors must be of the operations' types and shapes, contiguous and in host memory. Otherwise, and if
+ * `view` returns another number than 0, it returns HVD_MISMATCH; some operations may have their memory by then. `view`
+ * is called on this thread, which must hold the locks that it needs (Python's). It needs no context. */
+#define HVD_INPUT 1
+#define HVD_OUTPUT 2
+HVD_API hvd_status hvd_set_memory(hvd_op* const* ops, void* const* objects, int32_t count, int32_t which,
+                                  hvd_tensor_view view);
+
 /* ---- operations in the order in which they end ----
  * A queue is for threads of a program that handle each result as it comes; several threads may serve one queue. */
 

@@ -51,6 +51,9 @@ _enqueue = lib["hvd_enqueue"]
 _execute = lib["hvd_execute"]
 _enqueue_group = lib["hvd_enqueue_group"]
 _execute_group = lib["hvd_execute_group"]
+# This one calls functions of frameworks, so the interpreter's lock is not released for it. It waits for nothing.
+_set_memory = ctypes.PyDLL(lib._name)["hvd_set_memory"]
+_INPUT, _OUTPUT = 1, 2
 _enqueue_many = lib["hvd_enqueue_many"]
 
 
@@ -199,10 +202,21 @@ class HostGroup:
         self._inputs = words[Op.input.offset // _POINTER_BYTES :: _OP_SIZE // _POINTER_BYTES]
         self._outputs = words[Op.output.offset // _POINTER_BYTES :: _OP_SIZE // _POINTER_BYTES]
 
-    def set_memory(self, inputs: "array.array[int]", outputs: "array.array[int]") -> None:
-        """Sets where the memory is; the arrays, of type "Q", hold an address for each operation."""
-        self._inputs[:] = inputs
-        self._outputs[:] = outputs
+    def set_inputs(self, addresses: "array.array[int]") -> None:
+        """Sets where the inputs are; the array, of type "Q", holds an address for each operation."""
+        self._inputs[:] = addresses
+
+    def set_outputs(self, addresses: "array.array[int]") -> None:
+        """Sets where the outputs are."""
+        self._outputs[:] = addresses
+
+    def set_memory_of(self, tensors: Sequence[object], view: ctypes.c_void_p, is_in_place: bool) -> bool:
+        """Sets where the inputs are, and the outputs of operations in place. False: some tensor does not fit to its operation.
+        `view` is the framework's function that shows a tensor to C (hvd_tensor_view); it may raise an exception here."""
+        objects = array.array("Q", map(id, tensors))
+        which = _INPUT | _OUTPUT if is_in_place else _INPUT
+        address = ctypes.c_void_p(objects.buffer_info()[0])
+        return not _set_memory(ctypes.byref(self._pointers), address, len(objects), which, view)
 
     def enqueue(self) -> HandleArray:
         """Starts it. The memory must stay alive until a wait for the handles has returned."""

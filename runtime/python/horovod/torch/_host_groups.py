@@ -1,16 +1,17 @@
 """Lists of tensors on the host that come again: the short way for a group, as _plans.py has it for one tensor.
 
-What is asked of the tensors is asked of all at once, by torch's own functions, without a line of Python for each tensor.
+What is to be known of the tensors the library asks all of them, by a function that torch has for C; where there is none,
+torch's functions for Python do, but without a line of Python for each tensor.
 """
 
 import array
 import threading
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 from horovod.common import _lib, _wait
-from horovod.torch._tensors import DTYPES, empty_like, group_names
+from horovod.torch._tensors import DTYPES, VIEW, empty_like, group_names
 
 
 class Known:
@@ -35,15 +36,7 @@ _lock = threading.Lock()  # for changes of the table
 _is_contiguous = torch.Tensor.is_contiguous
 _is_neg = torch.Tensor.is_neg
 _address = torch.Tensor.data_ptr
-
-
-def _are_on_host(tensors: Sequence[torch.Tensor]) -> bool:
-    """Returns whether the library can use the values where they are, if they are in memory at all."""
-    return (
-        False not in [tensor.is_cpu for tensor in tensors]
-        and all(map(_is_contiguous, tensors))
-        and not any(map(_is_neg, tensors))
-    )
+_PLAIN = {torch.Tensor, torch.nn.Parameter}  # other classes may show something else than their memory
 
 
 def _need_gradients(tensors: Sequence[torch.Tensor]) -> bool:
@@ -62,23 +55,21 @@ def prepare(
     """
     if not isinstance(tensors, (list, tuple)) or not 0 < len(tensors) <= _lib.MAX_GROUP:
         return None
-    factors = float(prescale), float(postscale)  # they may be tensors, whose values change
+    rest = (float(prescale), float(postscale), process_set)  # a factor may be a tensor, whose value changes
     try:
-        if not _are_on_host(tensors) or not is_in_place and _need_gradients(tensors):
+        if any(map(_is_neg, tensors)) or not is_in_place and _need_gradients(tensors):
             return None
-        inputs = array.array("Q", map(_address, tensors))  # RuntimeError for a tensor without memory
-        taken = _take(tensors, kind, prefix, name, reduce_op, *factors, process_set)
-    except (AttributeError, RuntimeError, TypeError):
-        return None  # something else than tensors
+        key = (kind, prefix, name, reduce_op, *rest, len(tensors), tensors[0].shape, tensors[-1].shape)
+        taken = _take_by_view(key, tensors, is_in_place) or _take(key, tensors, is_in_place)
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        return None  # something else than tensors, or tensors without memory
     if taken is None:
         return None
     known, group = taken
     if is_in_place:
-        results, outputs = list(tensors), inputs
-    else:
-        results = list(map(empty_like, tensors))
-        outputs = array.array("Q", map(_address, results))
-    group.set_memory(inputs, outputs)
+        return known, group, list(tensors)
+    results = list(map(empty_like, tensors))
+    group.set_outputs(array.array("Q", map(_address, results)))
     return known, group, results
 
 
@@ -99,30 +90,59 @@ def execute_host_group(
     return results
 
 
-def _take(
-    tensors: Sequence[torch.Tensor],
-    kind: int, prefix: str, name: Optional[str], reduce_op: int, *rest: Any,
-) -> Optional[Tuple[Known, _lib.HostGroup]]:  # fmt: skip
-    """Returns a group that nobody uses, and what it belongs to. `rest`: the other arguments of _lib.Plan, which are numbers."""
+def _take_by_view(
+    key: Tuple, tensors: Sequence[torch.Tensor], is_in_place: bool
+) -> Optional[Tuple[Known, _lib.HostGroup]]:
+    """Returns a group that fits, and what it belongs to; its memory is set. The library looks at the tensors itself, in half
+    the time that torch's functions take. None: it cannot, or there is no group."""
+    known = _known.get(key)
+    if VIEW is None or known is None or not known.free or not _PLAIN.issuperset(map(type, tensors)):
+        return None
+    try:
+        group = known.free.pop()
+    except IndexError:  # another thread has just taken it
+        return None
+    fits = False
+    try:
+        fits = group.set_memory_of(tensors, VIEW, is_in_place)
+    finally:
+        if not fits:
+            known.free.append(group)
+    return (known, group) if fits else None
+
+
+def _take(key: Tuple, tensors: Sequence[torch.Tensor], is_in_place: bool) -> Optional[Tuple[Known, _lib.HostGroup]]:
+    """Returns the same, after it has asked torch about the tensors; makes a group if there is none. None for a list that comes
+    for the first time, and for one that the library cannot use."""
+    if not all([tensor.is_cpu for tensor in tensors]) or not all(map(_is_contiguous, tensors)):
+        return None
+    inputs = array.array("Q", map(_address, tensors))
     dtypes = [tensor.dtype for tensor in tensors]
     shapes = [tensor.shape for tensor in tensors]
-    key = (kind, name, reduce_op, *rest, len(shapes), shapes[0], shapes[-1])
     known = _known.get(key)
     if known is None or known.shapes != shapes or known.dtypes != dtypes:
         _note(key, Known(dtypes, shapes))
         return None
     try:
-        return known, known.free.pop()
+        group = known.free.pop()
     except IndexError:  # none was made yet, or other threads use them
-        pass
-    if not all(dtype in DTYPES for dtype in dtypes):
-        return None
-    group = _lib.HostGroup([
-        _lib.Plan(kind, DTYPES[dtype], shape, full_name, reduce_op, 0, *rest)
-        for dtype, shape, full_name in zip(dtypes, shapes, group_names(prefix, name, len(shapes)))
-    ])  # fmt: skip
-    _count(key, known, group.count)
+        if not all(dtype in DTYPES for dtype in dtypes):
+            return None
+        group = _make_group(key, known)
+    group.set_inputs(inputs)
+    if is_in_place:
+        group.set_outputs(inputs)
     return known, group
+
+
+def _make_group(key: Tuple, known: Known) -> _lib.HostGroup:
+    kind, prefix, name, reduce_op, prescale, postscale, process_set, count, *_ = key
+    group = _lib.HostGroup([
+        _lib.Plan(kind, DTYPES[dtype], shape, full_name, reduce_op, 0, prescale, postscale, process_set)
+        for dtype, shape, full_name in zip(known.dtypes, known.shapes, group_names(prefix, name, count))
+    ])  # fmt: skip
+    _count(key, known, count)
+    return group
 
 
 def _note(key: Tuple, known: Known) -> None:

@@ -1,5 +1,6 @@
 """What a tensor must be to travel: its type, and memory that the library can use."""
 
+import ctypes
 from typing import List, Optional, Sequence
 
 import torch
@@ -21,6 +22,35 @@ DTYPES = {
 }
 if hasattr(torch, "uint16"):  # since torch 2.3
     DTYPES[torch.uint16] = _lib.UINT16
+
+
+class _Exchange(ctypes.Structure):
+    """_Exchange is DLPackExchangeAPI of DLPack's version 1, by which a framework offers its tensors to C."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("older", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("managed_from_object", ctypes.c_void_p),
+        ("managed_to_object", ctypes.c_void_p),
+        ("view", ctypes.c_void_p),
+    ]
+
+
+def _find_view() -> Optional[ctypes.c_void_p]:
+    """Returns the function that shows a tensor to C, without a reference to it. None: this torch has none."""
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    offered = _Exchange.from_address(pointer_of(capsule, b"dlpack_exchange_api"))
+    return ctypes.c_void_p(offered.view) if offered.major == 1 and offered.view else None
+
+
+VIEW = _find_view()
 
 
 def dtype_of(tensor: torch.Tensor) -> int:
