@@ -112,9 +112,17 @@ def _take_plan_into(
     """Returns the key and the plan. `execute_again` makes the same key of its arguments."""
     full_name = None if name is None else prefix + name
     # A factor may be a tensor, whose value changes.
-    rest = (reduce_op, root_rank, float(prescale), float(postscale), process_set)
-    key = (kind, target.source.dtype, target.shape, name, *rest)
-    return key, take_plan(key, (kind, target.dtype, target.shape, full_name, *rest), target.place)
+    prescale, postscale = float(prescale), float(postscale)
+    shape, place = target.shape, target.place
+    key = (kind, target.source.dtype, shape, name, reduce_op, root_rank, prescale, postscale, process_set)
+    plan = take_plan(key, place)
+    if plan is None:
+        plan = _lib.Plan(
+            kind, target.dtype, shape, full_name, reduce_op, root_rank, prescale, postscale, process_set
+        )
+    if place is not None:
+        plan.work_at(*place)
+    return key, plan
 
 
 def run_into(
@@ -149,13 +157,21 @@ def execute_into(
 # ---- operations whose output the library allocates ----
 
 
+def _take_plan_of(arguments: Tuple, place: Optional[Place]) -> _lib.Plan:
+    """Returns a plan of these arguments of _lib.Plan, which are its key too."""
+    plan = take_plan(arguments, place) or _lib.Plan(*arguments)
+    if place is not None:
+        plan.work_at(*place)
+    return plan
+
+
 def start(source: torch.Tensor, finish: Callable[[int], Any], *plan: Any) -> int:
     """Starts an operation (the arguments of _lib.Plan) on a tensor within reach. Returns our handle for it.
 
     `finish` makes the result of what the library's handle has left.
     """
     place = place_of(source)
-    taken = take_plan(plan, plan, place)
+    taken = _take_plan_of(plan, place)
     handle = _put_in_flight(source, finish, _enqueue_one, taken, source.data_ptr(), 0)
     keep_plan(plan, taken, place)
     return handle
@@ -164,7 +180,7 @@ def start(source: torch.Tensor, finish: Callable[[int], Any], *plan: Any) -> int
 def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan: Any) -> Any:
     """Does what `start` starts (a join has no source). Returns what `finish` makes."""
     place = None if source is None else place_of(source)
-    taken = take_plan(plan, plan, place)
+    taken = _take_plan_of(plan, place)
     status = _wait.call(taken.execute_for_result, 0 if source is None else source.data_ptr(), 0)
     handle = taken.handle.value
     try:
@@ -180,7 +196,7 @@ def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan:
 def execute_without_tensor(kind: int, process_set: int = 0) -> None:
     """Executes an operation without a tensor: a barrier."""
     key = (kind, _lib.UINT8, (), None, _lib.SUM, 0, 1.0, 1.0, process_set)
-    plan = take_plan(key, key)
+    plan = _take_plan_of(key, None)
     status = _wait.call(plan.execute, 0, 0)
     if status:
         raise _lib.error_of(status)

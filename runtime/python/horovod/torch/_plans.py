@@ -11,6 +11,7 @@ import torch
 
 from horovod.common import _lib, _wait
 from horovod.torch._device import Place
+from horovod.torch._tensors import empty_like
 
 # The plans that nobody uses at the moment, by what is the same when an operation comes again. One is taken from its list
 # while it is used, so that no two threads have the same.
@@ -18,28 +19,28 @@ _free: Dict[Tuple, List[_lib.Plan]] = {}
 _MAX_KEYS = 1024  # limits how many plans with names that never come again are kept
 
 
-def take_plan(key: Tuple, arguments: Tuple, place: Optional[Place] = None) -> _lib.Plan:
-    """Returns the plan of an operation that has come before, or a new one of these arguments of _lib.Plan."""
+def take_plan(key: Tuple, place: Optional[Place] = None) -> Optional[_lib.Plan]:
+    """Returns a plan of an operation that has come before, or None."""
     free = _free.get(key if place is None else (place.device, key))
     try:
-        plan = free.pop() if free else _lib.Plan(*arguments)
-    except IndexError:  # another thread has taken it
-        plan = _lib.Plan(*arguments)
-    if place is not None:
-        plan.work_at(*place)
-    return plan
+        return free.pop() if free else None
+    except IndexError:  # another thread has just taken it
+        return None
 
 
 def keep_plan(key: Tuple, plan: _lib.Plan, place: Optional[Place] = None) -> None:
-    """Keeps a plan for the next time, under the key that it was taken by."""
-    if len(_free) >= _MAX_KEYS:
-        _free.clear()
-    _free.setdefault(key if place is None else (place.device, key), []).append(plan)
+    """Keeps a plan for the next time, under the key that it is looked for by."""
+    if place is not None:
+        key = (place.device, key)
+    free = _free.get(key)
+    if free is None:
+        if len(_free) >= _MAX_KEYS:
+            _free.clear()
+        free = _free.setdefault(key, [])
+    free.append(plan)
 
 
 _Tensor = torch.Tensor
-_empty_like = torch.empty_like
-_contiguous_format = torch.contiguous_format
 
 
 def execute_again(
@@ -69,7 +70,7 @@ def execute_again(
         elif tensor.requires_grad:
             return None
         else:
-            result = _empty_like(tensor, memory_format=_contiguous_format)
+            result = empty_like(tensor)
             target = result.data_ptr()
         plan = free.pop()
     except (AttributeError, IndexError, RuntimeError, TypeError):

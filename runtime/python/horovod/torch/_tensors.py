@@ -1,6 +1,7 @@
 """What a tensor must be to travel: its type, and memory that the library can use."""
 
 import ctypes
+import functools
 from typing import List, Optional, Sequence
 
 import torch
@@ -77,9 +78,8 @@ def within_reach(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_neg().contiguous()
 
 
-def empty_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns new memory of the same shape, which is contiguous whatever the tensor's own layout is."""
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+# Returns new memory of the same shape, which is contiguous whatever the tensor's own layout is.
+empty_like = functools.partial(torch.empty_like, memory_format=torch.contiguous_format)
 
 
 def needs_gradient(tensor: torch.Tensor) -> bool:
