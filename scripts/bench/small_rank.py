@@ -1,8 +1,10 @@
 """One of two ranks that reduce small tensors from Python; rank 0 prints {what: seconds a call}.
 
-Usage: small_rank.py hvd|gloo TENSORS      "one": 4 bytes, in place; "list": TENSORS tensors of 400 bytes in one call
+Usage: small_rank.py hvd|gloo TENSORS      "one": 4 bytes, in place; "list": TENSORS tensors of 400 bytes in one call;
+"list in C": what the library takes of that
 """
 
+import array
 import json
 import statistics
 import sys
@@ -30,11 +32,18 @@ def main():
     one, many = torch.zeros(1), [torch.zeros(100) for _ in range(count)]
     if backend == "hvd":
         import horovod.torch as hvd
+        from horovod.common import _lib
 
         hvd.init()
+        group = _lib.HostGroup([
+            _lib.Plan(_lib.ALLREDUCE, _lib.FLOAT32, tensor.shape, f"in C {i}") for i, tensor in enumerate(many)
+        ])  # fmt: skip
+        addresses = array.array("Q", [tensor.data_ptr() for tensor in many])
+        group.set_inputs(addresses)
+        group.set_outputs(addresses)
         rank, barrier = hvd.rank(), hvd.barrier
         calls = {"one": lambda: hvd.allreduce_(one, name="one", op=hvd.Sum),
-                 "list": lambda: hvd.grouped_allreduce_(many, name="many", op=hvd.Sum)}  # fmt: skip
+                 "list": lambda: hvd.grouped_allreduce_(many, name="many", op=hvd.Sum), "list in C": group.execute}  # fmt: skip
     else:
         import torch.distributed as dist
 

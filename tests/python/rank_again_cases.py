@@ -132,6 +132,24 @@ def case_memory_that_changes():
         assert torch.equal(first_of(call(tensor)), expected_of(form).reshape(-1)[:2]), form
 
 
+def case_one_plan_in_and_out_of_place():
+    """All forms of a name share its plan, and where its memory is."""
+    one, other = mine(), mine()
+    forms = [
+        lambda t: hvd.allreduce_(t, name="shared", op=hvd.Sum),
+        lambda t: hvd.allreduce(t, name="shared", op=hvd.Sum),
+        lambda t: hvd.synchronize(hvd.allreduce_async_(t, name="shared", op=hvd.Sum)),
+        lambda t: hvd.synchronize(hvd.allreduce_async(t, name="shared", op=hvd.Sum)),
+        lambda t: hvd.allreduce(t, name="shared", op=hvd.Sum, compression=hvd.Compression.bf16),
+    ]
+    for first in forms:
+        for second in forms:
+            for tensor in (one, other):
+                for form in (first, second, first):
+                    tensor.copy_(mine())
+                    assert torch.equal(form(tensor), TOTAL)
+
+
 def case_unusual_tensors():
     class Own(torch.Tensor):
         pass

@@ -64,7 +64,7 @@ class Plan:
     at once.
     """
 
-    __slots__ = ("op", "address", "reference", "memory", "run", "handle", "handle_reference")
+    __slots__ = ("op", "address", "reference", "memory", "placed", "run", "handle", "handle_reference")
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class Plan:
         self.reference = ctypes.byref(self.op)
         # Views the fields input and output as an array: the fastest way to set them.
         self.memory = (ctypes.c_size_t * 2).from_buffer(self.op, Op.input.offset)
+        self.placed = -1  # for who keeps plans: the address that both have, if nobody else has used the plan since
         # Does it where `memory` says, and returns the status. Nothing is left to release.
         self.run = functools.partial(_execute, None, self.reference, None)
         self.handle = ctypes.c_int64()

@@ -13,7 +13,7 @@ from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._device import Place, follow, place_of
 from horovod.torch._host_groups import prepare as prepare_host_group
-from horovod.torch._plans import keep_plan, take_plan
+from horovod.torch._plans import plans_of, take_plan
 from horovod.torch._tensors import dtype_of, is_in_place, within_reach
 
 
@@ -108,21 +108,22 @@ class Target:
 def _take_plan_into(
     target: Target, kind: int, prefix: str, name: Optional[str], reduce_op: int, root_rank: int, prescale: float,
     postscale: float, process_set: int,
-) -> Tuple[Tuple, _lib.Plan]:  # fmt: skip
-    """Returns the key and the plan. `execute_again` makes the same key of its arguments."""
+) -> Tuple[List[_lib.Plan], _lib.Plan]:  # fmt: skip
+    """Returns a plan, and the list that takes it back. `execute_again` makes the same key of its arguments."""
     full_name = None if name is None else prefix + name
     # A factor may be a tensor, whose value changes.
     prescale, postscale = float(prescale), float(postscale)
     shape, place = target.shape, target.place
     key = (kind, target.source.dtype, shape, name, reduce_op, root_rank, prescale, postscale, process_set)
-    plan = take_plan(key, place)
+    free = plans_of(key, place)
+    plan = take_plan(free)
     if plan is None:
         plan = _lib.Plan(
             kind, target.dtype, shape, full_name, reduce_op, root_rank, prescale, postscale, process_set
         )
     if place is not None:
         plan.work_at(*place)
-    return key, plan
+    return free, plan
 
 
 def run_into(
@@ -132,11 +133,11 @@ def run_into(
     """Starts an operation on `tensor` whose result goes into `output`, which may be the same tensor. Returns our
     handle."""
     target = Target(tensor, output)
-    key, plan = _take_plan_into(target, kind, prefix, name, reduce_op, root_rank, prescale, postscale, process_set)
+    free, plan = _take_plan_into(target, kind, prefix, name, reduce_op, root_rank, prescale, postscale, process_set)
     handle = _put_in_flight(
         target, target.finish, _enqueue_one, plan, target.source.data_ptr(), target.memory.data_ptr()
     )
-    keep_plan(key, plan, target.place)
+    free.append(plan)
     return handle
 
 
@@ -146,23 +147,24 @@ def execute_into(
 ) -> torch.Tensor:  # fmt: skip
     """Does what `run_into` starts; returns `output`."""
     target = Target(tensor, output)
-    key, plan = _take_plan_into(target, kind, prefix, name, reduce_op, root_rank, prescale, postscale, process_set)
+    free, plan = _take_plan_into(target, kind, prefix, name, reduce_op, root_rank, prescale, postscale, process_set)
     status = _wait.call(plan.execute, target.source.data_ptr(), target.memory.data_ptr())
     if status:
         raise _lib.error_of(status)
-    keep_plan(key, plan, target.place)
+    free.append(plan)
     return target.finish()
 
 
 # ---- operations whose output the library allocates ----
 
 
-def _take_plan_of(arguments: Tuple, place: Optional[Place]) -> _lib.Plan:
-    """Returns a plan of these arguments of _lib.Plan, which are its key too."""
-    plan = take_plan(arguments, place) or _lib.Plan(*arguments)
+def _take_plan_of(arguments: Tuple, place: Optional[Place]) -> Tuple[List[_lib.Plan], _lib.Plan]:
+    """Returns the same for these arguments of _lib.Plan, which are the key too."""
+    free = plans_of(arguments, place)
+    plan = take_plan(free) or _lib.Plan(*arguments)
     if place is not None:
         plan.work_at(*place)
-    return plan
+    return free, plan
 
 
 def start(source: torch.Tensor, finish: Callable[[int], Any], *plan: Any) -> int:
@@ -171,22 +173,22 @@ def start(source: torch.Tensor, finish: Callable[[int], Any], *plan: Any) -> int
     `finish` makes the result of what the library's handle has left.
     """
     place = place_of(source)
-    taken = _take_plan_of(plan, place)
+    free, taken = _take_plan_of(plan, place)
     handle = _put_in_flight(source, finish, _enqueue_one, taken, source.data_ptr(), 0)
-    keep_plan(plan, taken, place)
+    free.append(taken)
     return handle
 
 
 def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan: Any) -> Any:
     """Does what `start` starts (a join has no source). Returns what `finish` makes."""
     place = None if source is None else place_of(source)
-    taken = _take_plan_of(plan, place)
+    free, taken = _take_plan_of(plan, place)
     status = _wait.call(taken.execute_for_result, 0 if source is None else source.data_ptr(), 0)
     handle = taken.handle.value
     try:
         if status:
             raise _lib.error_of(status)
-        keep_plan(plan, taken, place)
+        free.append(taken)
         return finish(handle)
     finally:
         if handle:
@@ -196,11 +198,11 @@ def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan:
 def execute_without_tensor(kind: int, process_set: int = 0) -> None:
     """Executes an operation without a tensor: a barrier."""
     key = (kind, _lib.UINT8, (), None, _lib.SUM, 0, 1.0, 1.0, process_set)
-    plan = _take_plan_of(key, None)
+    free, plan = _take_plan_of(key, None)
     status = _wait.call(plan.execute, 0, 0)
     if status:
         raise _lib.error_of(status)
-    keep_plan(key, plan)
+    free.append(plan)
 
 
 def result_tensor(done: int, like: torch.Tensor) -> torch.Tensor:

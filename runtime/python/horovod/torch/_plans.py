@@ -19,17 +19,8 @@ _free: Dict[Tuple, List[_lib.Plan]] = {}
 _MAX_KEYS = 1024  # limits how many plans with names that never come again are kept
 
 
-def take_plan(key: Tuple, place: Optional[Place] = None) -> Optional[_lib.Plan]:
-    """Returns a plan of an operation that has come before, or None."""
-    free = _free.get(key if place is None else (place.device, key))
-    try:
-        return free.pop() if free else None
-    except IndexError:  # another thread has just taken it
-        return None
-
-
-def keep_plan(key: Tuple, plan: _lib.Plan, place: Optional[Place] = None) -> None:
-    """Keeps a plan for the next time, under the key that it is looked for by."""
+def plans_of(key: Tuple, place: Optional[Place]) -> List[_lib.Plan]:
+    """Returns the plans of an operation that nobody uses; the list takes them back."""
     if place is not None:
         key = (place.device, key)
     free = _free.get(key)
@@ -37,7 +28,19 @@ def keep_plan(key: Tuple, plan: _lib.Plan, place: Optional[Place] = None) -> Non
         if len(_free) >= _MAX_KEYS:
             _free.clear()
         free = _free.setdefault(key, [])
-    free.append(plan)
+    return free
+
+
+def take_plan(free: List[_lib.Plan]) -> Optional[_lib.Plan]:
+    """Returns one of these plans, or None."""
+    if not free:
+        return None
+    try:
+        plan = free.pop()
+    except IndexError:  # another thread has just taken it
+        return None
+    plan.placed = -1
+    return plan
 
 
 _Tensor = torch.Tensor
@@ -75,9 +78,11 @@ def execute_again(
         plan = free.pop()
     except (AttributeError, IndexError, RuntimeError, TypeError):
         return None  # some argument is of a type that is none; or another thread has just taken the plan
-    memory = plan.memory
-    memory[0] = source
-    memory[1] = target
+    if plan.placed != source or not is_in_place:  # to write what is there costs more than to look
+        memory = plan.memory
+        memory[0] = source
+        memory[1] = target
+        plan.placed = source if is_in_place else -1
     status = _wait.call(plan.run)
     if status:
         raise _lib.error_of(status)
