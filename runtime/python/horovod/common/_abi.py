@@ -2,7 +2,7 @@
 
 The library is looked for in the package (`horovod/lib/libhvd.so`, where the wheel has it, or next to the package's
 `__init__.py`), then at the path in the environment variable HVD_LIBRARY. ctypes releases the interpreter lock during
-every call.
+every call of `lib`.
 """
 
 import ctypes
