@@ -87,7 +87,7 @@ void add_step(SpanWriter& writer, const JobSpanStep& step, const std::string& pa
   const JobHistory& history = step.history;
   Json attributes =
       Json::array({attribute("hvdrun.job", history.job()), attribute("process.command_line", command_of(history)),
-                       attribute("hvdrun.ranks", static_cast<long long>(history.ranks().size()))});
+                   attribute("hvdrun.ranks", static_cast<long long>(history.ranks().size()))});
   if (history.end()) {
     attributes.push_back(attribute("hvdrun.exit_code", history.end()->exit_code));
   }
@@ -115,7 +115,7 @@ void add_step(SpanWriter& writer, const JobSpanStep& step, const std::string& pa
       writer.add(history, own, "rank " + std::to_string(rank.rank), process.time.from,
                  process.time.to.value_or(history.latest()),
                  Json::array({attribute("hvdrun.rank", rank.rank), attribute("host.name", host),
-                                  attribute("process.pid", process.pid)}));
+                              attribute("process.pid", process.pid)}));
       if (process.end == HistoryProcess::End::kFailed || process.end == HistoryProcess::End::kLost) {
         writer.fail(process.how.empty() ? "lost with its host" : process.how);
       }

@@ -365,7 +365,7 @@ Result<AnswerCall> decode_answer(std::string_view body) {
   call.process_set = in.i32();
   call.round = in.u64();
   if (!in.finished() || call.process_set < 0) {
-    return refuse("call for an answer");
+    return malformed("call for an answer");
   }
   return call;
 }
