@@ -56,13 +56,13 @@ Result<void> finish_all(hvd_ctx& context, std::span<int64_t> handles) {
 }
 
 // Checks the operations of a group as a list; `call` names the function in the error.
-Result<std::span<const hvd_op* const>> group_of(const hvd_op* const* ops, int32_t count, const std::string& call) {
+Result<std::span<const hvd_op* const>> group_of(const hvd_op* const* ops, int32_t count, const char* call) {
   if (ops == nullptr) {
-    return missing((call + ": ops").c_str());
+    return missing((std::string(call) + ": ops").c_str());
   }
   if (count < 1 || count > HVD_MAX_GROUP) {
-    return Error(Code::kInvalid,
-                 call + ": count is " + std::to_string(count) + ", expected 1 to " + std::to_string(HVD_MAX_GROUP));
+    return Error(Code::kInvalid, std::string(call) + ": count is " + std::to_string(count) + ", expected 1 to " +
+                                     std::to_string(HVD_MAX_GROUP));
   }
   return std::span(ops, static_cast<std::size_t>(count));
 }
