@@ -89,6 +89,7 @@ int end_of_join(const hvd::launch::AgentCore& core, hvd::Log& log) {
 // Returns the exit code of this process.
 hvd::Result<int> serve(hvd::launch::AgentOptions options, const OpenSession& open_session, hvd::Log& log) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed session is an error of write(2), not the agent's death
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond ulimit -f too
   const bool has_leash = options.has_leash;
   const bool joins = options.joins;
   HVD_TRY_ASSIGN(Session session, open_session());

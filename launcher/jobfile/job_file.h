@@ -18,7 +18,7 @@
 
 namespace hvd::launch {
 
-// A count above this is a typing error.
+// More processes are a typing error, and would take all memory; what the nodes can hold is checked later.
 inline constexpr int kMostProcesses = 1'000'000;
 // What a file may say of a job's urgency.
 inline constexpr std::array<const char*, 3> kPriorities = {"low", "normal", "high"};

@@ -18,8 +18,6 @@ void spread(int count, JobProcess::Role role, int nodes, std::vector<JobProcess>
   }
 }
 
-// More processes are a typing error, and would take all memory; what the nodes can hold is checked later.
-
 Result<int> process_count(const JobFile& job, int wanted) {
   if (job.tool.kind == Toolkit::kCustom) {
     return 1;  // one process on the first node, which starts the others itself

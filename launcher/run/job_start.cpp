@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "launcher/command/rsh_template.h"
+#include "launcher/job/text_file.h"
 #include "launcher/placement/gpu_pinning.h"
 #include "runtime/base/text.h"
 
@@ -94,7 +95,10 @@ void JobStart::bring(Tree tree) {
                                  : " and " + counted(others, "other file") + " were changed while they were copied";
     job_.say(Note{LogLevel::kWarning, node, "--sync: " + path + what + ", so that hosts may have different ones"});
   };
-  sink.on_waiting = [this](int node, const std::string& what) { job_.say(Note{LogLevel::kWarning, node, what}); };
+  sink.on_waiting = [this](int node, const std::string& what) {
+    constexpr std::size_t kMostSaid = 1000;  // the text is of a file that others may write
+    job_.say(Note{LogLevel::kWarning, node, shown_text(std::string_view(what).substr(0, kMostSaid))});
+  };
   sink.on_fallback = [this](int node, int source, const std::string& why) {
     job_.log.write(LogLevel::kDebug, job_.agent(node).host.name + ": does not get the files from " +
                                          job_.agent(source).host.name + ", but from here: " + why);

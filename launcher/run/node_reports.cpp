@@ -11,7 +11,8 @@ namespace {
 
 // A folder or a script that another host lacks and this one has: --sync would bring it there.
 Error with_sync_hint(const JobSpec& spec, const HostSpec& host, const StartFailedMessage& failed) {
-  const bool is_in_folder = !failed.place.empty() && (failed.place + "/").starts_with(spec.cwd + "/");
+  const bool is_in_folder = !failed.place.empty() && !spec.cwd.empty() &&
+                            (spec.cwd == "/" || (failed.place + "/").starts_with(spec.cwd + "/"));
   return is_in_folder && failed.why.code() == Code::kNotFound && spec.sync_dir.empty() && !is_here(host) &&
                  ::access(failed.place.c_str(), R_OK) == 0
              ? Error(failed.why.code(),

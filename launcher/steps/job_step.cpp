@@ -30,6 +30,7 @@ namespace hvd::launch {
 Result<int> run_step(const JobStep& step) {
   const JobSpec& job = step.job;
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone becomes an error of write(2), which stops the job
+  ::signal(SIGXFSZ, SIG_IGN);  // as does a file that grows beyond ulimit -f
   HVD_TRY(allow_files_for(job, agents_of(job, step.placement)));
   HVD_TRY_ASSIGN(std::optional<Tree> tree, tree_of(job));  // before signals wait for the loop
   const SteadyClock clock;

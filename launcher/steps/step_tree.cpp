@@ -43,9 +43,16 @@ Result<std::optional<Tree>> tree_of(const JobSpec& job) {
 }
 
 bool would_bring(const Tree& tree, const std::string& cwd, const std::string& name) {
-  const auto way = way_within(tree, cwd + "/" + name);
-  return way && std::any_of(tree.entries.begin(), tree.entries.end(),
-                            [&way](const TreeEntry& entry) { return "/" + entry.path == *way; });
+  const auto way = way_within(tree, cwd);
+  if (!way) {
+    return false;
+  }
+  // Not resolved: a link is brought as a link, and what it leads to may be on every host.
+  const std::string path = std::filesystem::path(tree.root + *way + "/" + name).lexically_normal().string();
+  return std::any_of(tree.entries.begin(), tree.entries.end(), [&](const TreeEntry& entry) {
+    const std::string place = tree.root + "/" + entry.path;
+    return place == path || (entry.kind == TreeEntry::Kind::kLink && path.starts_with(place + "/"));
+  });
 }
 
 }  // namespace hvd::launch

@@ -19,6 +19,7 @@ constexpr auto kPatience = std::chrono::seconds(10);
 constexpr std::size_t kMostCallers = 32;
 // 8 MiB of frames: twice of what may be under way to a caller.
 constexpr std::size_t kMostKept = 32;
+constexpr std::size_t kMostKeptBytes = 512U << 10U;
 // PeerFetch gives up after three of these.
 constexpr auto kAlive = std::chrono::seconds(10);
 
@@ -151,7 +152,7 @@ Result<void> PeerServer::on_frame(Caller& caller, const Frame& frame) {
 
 void PeerServer::on_arrived(std::string_view body, std::span<const std::uint32_t> files, std::uint64_t offset,
                             std::uint64_t last_bytes) {
-  if (callers_.empty()) {
+  if (callers_.empty() || body.size() > kMostKeptBytes) {
     return;
   }
   if (kept_.size() == kMostKept) {

@@ -70,6 +70,7 @@ Result<FilePortion> read_portion(const std::string& root, const std::vector<Tree
     const auto length = static_cast<std::uint64_t>(status.st_size);
     if (entry.hash == ContentHash{} && static_cast<std::uint64_t>(status.st_blocks) * kBlock < length) {
       const std::uint64_t last = std::max(place.offset, std::min(entry.size, length));
+      ::fdatasync(file.get());  // some file systems show a hole until they have written what is there
       const auto [data, hole] = next_data(file, place.offset, last);
       piece.hole = data - place.offset;
       place.offset = data;

@@ -33,6 +33,7 @@ Result<void> TreeSenders::on_message(int node, AgentMessage type, std::string_vi
       if (to.list_left > 0 || to.has_asked) {
         return Error(Code::kProtocol, "its agent asks twice for the list of files");
       }
+      to.is_waiting = false;
       to.list_left = contents_.list_parts();
       send_soon();
       return {};
@@ -48,6 +49,7 @@ Result<void> TreeSenders::on_message(int node, AgentMessage type, std::string_vi
         }
         return {};
       }
+      to.is_waiting = false;
       if (to.source >= 0) {  // another node gives it files, and it tells how far they are
         to.sent_bytes += credit.bytes;
         activity_ += credit.bytes;

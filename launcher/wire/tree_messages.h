@@ -21,8 +21,9 @@ using ContentHash = std::array<std::uint8_t, 32>;  // SHA-256
 // A file is known by its SHA-256, from one job to the next and whoever may have made it. That a node has got what the
 // list says, is another question: the connection is encrypted and authenticated, and it only has to notice that the
 // file was read anew after the list was made, here or on the node that gives it away. For this a keyed proof (gmac.h)
-// is enough, since nobody can aim at one whose key is drawn anew for each list. It costs each node a quarter of the
-// hash.
+// is enough: the key is drawn anew for each list, and only the nodes of the job know it. It costs each node a quarter
+// of the hash. A node that passes files on could forge them; but it is one of the nodes that run this user's program,
+// whose ranks take objects from each other, so it could do as much without files.
 using ContentProof = GmacProof;
 
 // One file, folder or symbolic link.

@@ -339,6 +339,7 @@ def test_a_script_that_only_some_hosts_have_is_told_and_sync_brings_it(lab2):
     for name in ("src/train.py", "run.sh", "left-out.py"):
         (folder / name).write_text("")
     (folder / ".hvdignore").write_text("left-out.py\n")
+    (folder / "bin").symlink_to("/usr/bin")  # of every host
 
     def check(*arguments, cwd="/root/project"):
         return report(lab2.run("sh", "-c", f"cd {cwd} && exec {HVDRUN} check --json {' '.join(arguments)}"))
@@ -346,11 +347,11 @@ def test_a_script_that_only_some_hosts_have_is_told_and_sync_brings_it(lab2):
     found = check("-H node1,node2 python3 src/train.py")
     assert found["exit_code"] == NO_PROGRAM and subjects(found, "node2") == {"program"} and subjects(found, "node1") == set()
     assert "no such script: '/root/project/src/train.py'" in host_of(found, "node2")["script"]["error"]
-    for command in ("python3 src/train.py", "./run.sh", "python3 /usr/bin/env"):
+    for command in ("python3 src/train.py", "./run.sh", "python3 /usr/bin/env", "./bin/env"):
         found = check("--sync -H node1,node2", command)
         assert found["exit_code"] == 0, found["findings"]
     assert check("--sync=/root/project -H node1 python3 train.py", cwd="/root/project/src")["exit_code"] == 0
-    for command, lacking in (("python3 left-out.py", "left-out.py"), ("./none.sh", "./none.sh"), ("python3 ../out.py", "../out.py")):
+    for command, lacking in (("python3 left-out.py", "left-out.py"), ("./none.sh", "./none.sh"), ("python3 ../run.sh", "../run.sh")):
         found = check("--sync -H node1", command)
         assert found["exit_code"] == NO_PROGRAM
         assert any(f"--sync would not bring '{lacking}'" in finding["message"] for finding in found["findings"])

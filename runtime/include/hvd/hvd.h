@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 1 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 1 /* grows with every addition to a release; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 

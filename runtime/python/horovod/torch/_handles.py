@@ -278,7 +278,10 @@ def poll(handle: int) -> bool:
     if pending is None:
         raise ValueError(f"no operation has the handle {handle!r}, or synchronize has taken it")
     _wait.start_collected()  # it may depend on that, and the caller may ask until it is done
-    return pending.generation != basics.generation or all(map(_lib.is_done, pending.library_handles))
+    return pending.generation != basics.generation or all(
+        not each or _lib.is_done(each)  # 0: a thread that synchronizes has taken it
+        for each in pending.library_handles
+    )
 
 
 def _finish_together(handle: int, pending: _Pending) -> Any:

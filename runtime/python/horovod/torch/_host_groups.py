@@ -55,6 +55,7 @@ def prepare(
     """
     if not isinstance(tensors, (list, tuple)) or not 0 < len(tensors) <= _lib.MAX_GROUP:
         return None
+    tensors = list(tensors)  # another thread may change the caller's
     rest = (float(prescale), float(postscale), process_set)  # a factor may be a tensor, whose value changes
     try:
         if any(map(_is_neg, tensors)) or not is_in_place and _need_gradients(tensors):
@@ -67,7 +68,7 @@ def prepare(
         return None
     known, group = taken
     if is_in_place:
-        return known, group, list(tensors)
+        return known, group, tensors
     results = list(map(empty_like, tensors))
     group.set_outputs(array.array("Q", map(_address, results)))
     return known, group, results
@@ -79,6 +80,8 @@ def execute_host_group(
 ) -> Optional[List[torch.Tensor]]:  # fmt: skip
     """Does a group of operations that has come before, and returns the results. None: it has to go the long way, and nothing
     was done."""
+    if isinstance(tensors, list):
+        tensors = tensors[:]  # they must live until the library is done, and another thread may empty the caller's list
     ready = prepare(tensors, is_in_place, kind, prefix, name, reduce_op, prescale, postscale, process_set)
     if ready is None:
         return None
@@ -146,8 +149,11 @@ def _make_group(key: Tuple, known: Known) -> _lib.HostGroup:
 
 
 def _note(key: Tuple, known: Known) -> None:
+    global _operations
     with _lock:
         _forget(key)
+        known.operations = len(known.shapes)  # what is kept of a list takes memory before a group is made
+        _operations += known.operations
         _known[key] = known
         _forget_oldest()
 

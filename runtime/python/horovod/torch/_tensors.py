@@ -47,7 +47,10 @@ def _find_view() -> Optional[ctypes.c_void_p]:
     pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
-    offered = _Exchange.from_address(pointer_of(capsule, b"dlpack_exchange_api"))
+    try:
+        offered = _Exchange.from_address(pointer_of(capsule, b"dlpack_exchange_api"))
+    except (TypeError, ValueError):
+        return None  # another object of this name
     return ctypes.c_void_p(offered.view) if offered.major == 1 and offered.view else None
 
 
