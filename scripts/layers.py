@@ -131,7 +131,7 @@ SOLE_INCLUDERS = {
     "yaml-cpp": (r"yaml-cpp/", ["launcher/job/yaml_*.cpp", "launcher/jobfile/yaml_*.cpp"]),
     "libssh2": (r"libssh2", ["launcher/ssh/*"]),
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
-    "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "runtime/rendezvous/gmac.cpp", "runtime/rendezvous/sha256.cpp", "launcher/ssh/*", "launcher/transport/agent_images.cpp"]),
+    "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "runtime/rendezvous/crypto_free.h", "runtime/rendezvous/gmac.cpp", "runtime/rendezvous/sha256.cpp", "launcher/ssh/*", "launcher/transport/agent_images.cpp"]),
     "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/status/*", "launcher/page/*", "launcher/job/*", "launcher/jobfile/*",
                                      "launcher/service/*", "launcher/stacks/*", "launcher/timeline/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/mpi/*"]),

@@ -5,18 +5,13 @@
 
 #include <openssl/evp.h>
 
+#include "runtime/rendezvous/crypto_free.h"
+
 namespace hvd {
 namespace {
 
-template <auto Free>
-struct Freeing {
-  template <typename T>
-  void operator()(T* each) const {
-    Free(each);
-  }
-};
-using Key = std::unique_ptr<EVP_PKEY, Freeing<EVP_PKEY_free>>;
-using KeyContext = std::unique_ptr<EVP_PKEY_CTX, Freeing<EVP_PKEY_CTX_free>>;
+using Key = std::unique_ptr<EVP_PKEY, CryptoFree>;
+using KeyContext = std::unique_ptr<EVP_PKEY_CTX, CryptoFree>;
 
 // Made once and never freed, because static objects elsewhere may still use it while the process exits.
 OSSL_LIB_CTX* library() {
@@ -89,11 +84,8 @@ Result<SharedKey> KeyPair::agree(const KeyShare& other) const {
 }
 
 struct Aead::Contexts {
-  struct Free {
-    void operator()(EVP_CIPHER_CTX* each) const { EVP_CIPHER_CTX_free(each); }
-  };
-  std::unique_ptr<EVP_CIPHER_CTX, Free> sealing;
-  std::unique_ptr<EVP_CIPHER_CTX, Free> opening;
+  std::unique_ptr<EVP_CIPHER_CTX, CryptoFree> sealing;
+  std::unique_ptr<EVP_CIPHER_CTX, CryptoFree> opening;
 };
 
 Aead::Aead(std::unique_ptr<Contexts> contexts) : contexts_(std::move(contexts)) {}

@@ -6,21 +6,13 @@
 
 #include <openssl/evp.h>
 
+#include "runtime/rendezvous/crypto_free.h"
+
 namespace hvd {
-namespace {
-
-struct Freeing {
-  void operator()(OSSL_LIB_CTX* library) const { OSSL_LIB_CTX_free(library); }
-  void operator()(EVP_CIPHER* cipher) const { EVP_CIPHER_free(cipher); }
-  void operator()(EVP_CIPHER_CTX* context) const { EVP_CIPHER_CTX_free(context); }
-};
-
-}  // namespace
-
 struct Gmac::State {
-  std::unique_ptr<OSSL_LIB_CTX, Freeing> library;  // our own, for the reasons of crypto.h
-  std::unique_ptr<EVP_CIPHER, Freeing> cipher;
-  std::unique_ptr<EVP_CIPHER_CTX, Freeing> context;
+  std::unique_ptr<OSSL_LIB_CTX, CryptoFree> library;  // our own, for the reasons of crypto.h
+  std::unique_ptr<EVP_CIPHER, CryptoFree> cipher;
+  std::unique_ptr<EVP_CIPHER_CTX, CryptoFree> context;
   bool is_well = true;
 };
 
