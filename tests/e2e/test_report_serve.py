@@ -145,8 +145,8 @@ def test_what_cannot_be_served_is_one_line(arguments, why):
 def test_a_page_is_given_out_while_another_process_holds_the_records(service, browser):
     """A dead supervisor is looked after beside that, by a process that waits for the records."""
     service.cluster(hosts=HOSTS[:1])
-    number = service.submit(f"command: {GATE}\n", "--name", "doomed")["id"]
-    service.wait_for_state("doomed", "running")
+    number = service.submit(f"command: touch {service.path}/begun; sleep 1000\n", "--name", "doomed")["id"]
+    service.wait_for((service.path / "begun").exists, "it runs")  # before that, another supervisor would go on with the job
     held = service.records()
     held.execute("BEGIN IMMEDIATE")
     service.kill_supervisors(number)
