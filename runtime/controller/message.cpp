@@ -309,6 +309,10 @@ void append_abort(std::string& out, std::string_view cause) {
   append_frame(out, kSpec, control_wire::kAbort, ByteWriter().text(cause.substr(0, kMaxCauseBytes)).str());
 }
 
+void append_answer(std::string& out, const AnswerCall& call) {
+  append_frame(out, kSpec, control_wire::kAnswer, ByteWriter().i32(call.process_set).u64(call.round).str());
+}
+
 Result<std::vector<Request>> decode_requests(std::string_view body) {
   ByteReader in(body);
   const std::uint32_t count = in.count(kMinRequestBytes);
@@ -353,6 +357,17 @@ Result<std::string> decode_abort(std::string_view body) {
     return malformed("cause of an abort");
   }
   return cause;
+}
+
+Result<AnswerCall> decode_answer(std::string_view body) {
+  ByteReader in(body);
+  AnswerCall call;
+  call.process_set = in.i32();
+  call.round = in.u64();
+  if (!in.finished() || call.process_set < 0) {
+    return malformed("call for an answer");
+  }
+  return call;
 }
 
 }  // namespace hvd

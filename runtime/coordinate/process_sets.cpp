@@ -5,6 +5,8 @@
 
 #include "runtime/backend/cpu_backend.h"
 #include "runtime/coordinate/solo_backend.h"
+#include "runtime/execute/host_quick_path.h"
+#include "runtime/execute/node_quick_path.h"
 #include "runtime/rendezvous/subset_store.h"
 
 namespace hvd {
@@ -47,14 +49,29 @@ ProcessSets::ProcessSets(const Settings& settings, SetTable& table, Counters& co
   all.executor.emplace(settings_.map, ranks, settings_.backend);
   all.counters = counters_.of(0);
   all.bits.emplace(0, settings_.map.size);
-  table_.put(0, std::move(ranks), settings_.map, quick_path_of(settings_.mesh), all.counters);
+  table_.put(0, std::move(ranks), settings_.map, quick_path_of(0, settings_.mesh), all.counters);
 }
 
-// Returns null if the ranks of the mesh are on several nodes, or if there is only one.
-std::shared_ptr<QuickPath> ProcessSets::quick_path_of(const Mesh* mesh) const {
-  const bool is_possible = mesh != nullptr && mesh->map().node_count == 1 && mesh->shm() != nullptr &&
-                           (settings_.maker == nullptr || settings_.maker->keeps_quick_path());
-  return is_possible ? std::make_shared<QuickPath>(mesh->shm(), settings_.tuning) : nullptr;
+// Returns null if there is only one rank, or too many nodes.
+std::shared_ptr<QuickPath> ProcessSets::quick_path_of(int number, const Mesh* mesh) const {
+  if (mesh == nullptr || mesh->map().size == 1 ||
+      (settings_.maker != nullptr && !settings_.maker->keeps_quick_path())) {
+    return nullptr;
+  }
+  const int nodes = mesh->map().node_count;
+  if (nodes == 1) {
+    return std::make_shared<NodeQuickPath>(mesh->shm(), settings_.tuning);
+  }
+  if (nodes > HostRounds::kMostNodes || settings_.calls == nullptr) {
+    return nullptr;
+  }
+  return std::make_shared<HostQuickPath>(HostQuickPath::Place{number, mesh->map(), mesh->shm(), mesh->rounds()},
+                                         settings_.tuning, *settings_.calls);
+}
+
+Result<void> ProcessSets::answer(const AnswerCall& call) const {
+  const auto set = table_.find(call.process_set);
+  return set == nullptr || set->quick == nullptr ? Result<void>() : set->quick->answer(call.round);
 }
 
 Result<ProcessSet*> ProcessSets::add(int number, const std::vector<int>& ranks, Timeline* timeline,
@@ -81,11 +98,14 @@ Result<ProcessSet*> ProcessSets::add(int number, const std::vector<int>& ranks, 
     set.counters = counters_.of(number);
     set.bits.emplace(number, map->size);
   }
-  table_.put(number, ranks, map, quick_path_of(set.mesh.get()), set.counters);
+  table_.put(number, ranks, map, quick_path_of(number, set.mesh.get()), set.counters);
   return &sets_.emplace(number, std::move(set)).first->second;
 }
 
 void ProcessSets::remove(int number) {
+  if (const auto set = table_.find(number); set != nullptr && set->quick != nullptr) {
+    set->quick->retire();
+  }
   table_.remove(number);
   sets_.erase(number);
   counters_.remove(number);

@@ -127,6 +127,10 @@ Result<void> StepSource::take_from_rank(int rank, const Frame& frame) {
     announce_end(rank);
     return {};
   }
+  if (frame.type == control_wire::kAnswer) {
+    HVD_TRY_ASSIGN(const AnswerCall call, decode_answer(frame.body));
+    return call_for(call);
+  }
   if (frame.type == control_wire::kBits) {
     HVD_TRY(decode_bits(frame.body, bits_in_));
     return is_end_announced_ ? Result<void>() : coordinator_->add_known(rank, bits_in_);
@@ -136,6 +140,14 @@ Result<void> StepSource::take_from_rank(int rank, const Frame& frame) {
   }
   HVD_TRY_ASSIGN(std::vector<Request> requests, decode_requests(frame.body));
   return ask(rank, std::move(requests));
+}
+
+// The leader that calls gets its own call back, and is at work on the round.
+Result<void> StepSource::call_for(const AnswerCall& call) {
+  frames_.clear();
+  append_answer(frames_, call);
+  send_frames();
+  return is_coordinator() ? parts_.sets.answer(call) : Result<void>();
 }
 
 // Coordinator: adds a rank's requests. A request that comes after the end was announced is dropped; it fails on its own
@@ -158,6 +170,10 @@ Result<void> StepSource::take_from_coordinator(const Frame& frame) {
     HVD_TRY_ASSIGN(const int by_rank, decode_shutdown(frame.body, parts_.map.size));
     steps_.push().shutdown_by = by_rank;
     return {};
+  }
+  if (frame.type == control_wire::kAnswer) {
+    HVD_TRY_ASSIGN(const AnswerCall call, decode_answer(frame.body));
+    return parts_.sets.answer(call);
   }
   if (frame.type == control_wire::kHits) {
     HVD_TRY(decode_hits(frame.body, hits_in_));

@@ -55,6 +55,8 @@ class StepSource {
   void ask_for_submissions();
   // A frame of this rank's has arrived that is about steps. The error says what is wrong with it.
   Result<void> take(int rank, const Frame& frame);
+  // This rank's thread waits for the answer of a round: the coordinator passes the call on to all ranks.
+  Result<void> call_for(const AnswerCall& call);
   // On the coordinator: decides what is next. Without effect elsewhere.
   void decide();
   // The same for sets of which this rank is not a member, while it runs a step.

@@ -71,6 +71,12 @@ class SubmitQueue {
   // Refuses everything from now on; returns what the engine had not taken.
   std::vector<OpRef> close(Error why);
 
+  // True after close(). Thread: any.
+  [[nodiscard]] bool is_closed() const {
+    const std::lock_guard lock(mu_);
+    return closed_.has_value();
+  }
+
   // Readable after wake(), until quiet().
   [[nodiscard]] int fd() const { return event_fd_.get(); }
   // Readable after rouse_later() in the same way.
@@ -103,7 +109,7 @@ class SubmitQueue {
   std::atomic<bool> is_asleep_ = false;
   std::atomic<bool> is_timer_on_ = false;
   // guarded by mu_
-  std::mutex mu_;
+  mutable std::mutex mu_;
   std::vector<OpRef> waiting_;
   Names names_{Names::allocator_type(std::make_shared<BlockPool>())};
   const OpKey* shown_ = nullptr;           // of names_: the one that the activity shows

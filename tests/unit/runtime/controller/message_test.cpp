@@ -339,4 +339,16 @@ TEST_CASE("random bytes and flipped bits never do harm") {
   CHECK(refused > 20'000);
 }
 
+TEST_CASE("a call for an answer is sent whole, and anything else is refused") {
+  std::string frames;
+  append_answer(frames, AnswerCall{7, 1ULL << 40U});
+  const std::string body = frames.substr(frames.size() - 12);
+  const auto call = decode_answer(body);
+  REQUIRE(call.ok());
+  CHECK(call.value() == AnswerCall{7, 1ULL << 40U});
+  CHECK(!decode_answer(body.substr(1)).ok());
+  CHECK(!decode_answer(body + "x").ok());
+  CHECK(!decode_answer(std::string(12, '\xff')).ok());  // no process set has this number
+}
+
 }  // namespace hvd

@@ -1,0 +1,42 @@
+#include "runtime/engine/quick_relay.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hvd {
+
+void QuickRelay::open(const SubmitQueue& queue, std::function<void()> wake) {
+  queue_ = &queue;
+  wake_ = std::move(wake);
+}
+
+void QuickRelay::ask(int process_set, std::uint64_t round) {
+  {
+    const AnswerCall call{process_set, round};
+    const std::lock_guard lock(mu_);
+    if (std::find(calls_.begin(), calls_.end(), call) == calls_.end()) {
+      calls_.push_back(call);
+    }
+  }
+  wake_();
+}
+
+void QuickRelay::fail(const Error& why) {
+  {
+    const std::lock_guard lock(mu_);
+    failed_ = failed_ ? failed_ : why;
+  }
+  wake_();
+}
+
+std::vector<AnswerCall> QuickRelay::take() {
+  const std::lock_guard lock(mu_);
+  return std::exchange(calls_, {});
+}
+
+std::optional<Error> QuickRelay::take_error() {
+  const std::lock_guard lock(mu_);
+  return std::exchange(failed_, std::nullopt);
+}
+
+}  // namespace hvd
