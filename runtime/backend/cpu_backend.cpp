@@ -17,10 +17,9 @@ std::vector<StreamPeer> leader_peers(Mesh& mesh) {
   const RankMap& map = mesh.map();
   std::vector<StreamPeer> peers;
   for (int node = 0; node < map.node_count; ++node) {
-    const auto leader = std::find(map.node_of_rank.begin(), map.node_of_rank.end(), node) - map.node_of_rank.begin();
-    peers.push_back(StreamPeer{mesh.data_fd(node),
-                               "node " + std::to_string(node) + " (rank " + std::to_string(leader) + ")",
-                               &mesh.data_counts(node), "rank " + std::to_string(map.rank), mesh.data_seal(node)});
+    HostLink::Ends ends = mesh.ends_of(node);
+    peers.push_back(StreamPeer{mesh.data_fd(node), std::move(ends.there), &mesh.data_counts(node), std::move(ends.here),
+                               mesh.data_seal(node)});
   }
   return peers;
 }

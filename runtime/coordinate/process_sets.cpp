@@ -88,6 +88,10 @@ Result<ProcessSet*> ProcessSets::add(int number, const std::vector<int>& ranks, 
     } else {
       MeshOptions options = settings_.mesh_options;
       options.has_control = false;
+      options.in_job.ranks = ranks;
+      for (const int rank : ranks) {
+        options.in_job.nodes.push_back(settings_.map.node_of_rank[static_cast<std::size_t>(rank)]);
+      }
       HVD_TRY_ASSIGN(set.mesh, Mesh::join(*map, store, options, settings_.log, deadline));
       HVD_TRY_ASSIGN(set.backend, make_backend(settings_.maker.get(), settings_.tuning, number, ranks, *set.mesh));
     }

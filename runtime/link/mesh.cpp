@@ -233,8 +233,9 @@ Result<void> tune(const Fd& fd, LinkRole role, const std::string& congestion) {
 // for a wrong secret. The limit belongs to the user's program, and stays as it is where it is high enough.
 Result<void> allow_files(const RankMap& map) {
   constexpr std::uint64_t kSpare = 32;  // for other files that are opened meanwhile, and for strangers
-  const auto connections = static_cast<std::uint64_t>((map.is_coordinator() ? map.size : 1) +
-                                                      (map.is_leader() ? map.local_size + 2 * map.node_count : 1));
+  const std::size_t rounds = has_rounds(map) ? HostRounds::partners_of(map.node_index, map.node_count).size() : 0;
+  const auto connections = rounds + static_cast<std::uint64_t>((map.is_coordinator() ? map.size : 1) +
+                                                               (map.is_leader() ? map.local_size + map.node_count : 1));
   const auto allowed = allow_open_files(count_open_files() + connections + kSpare);
   return allowed.ok()
              ? allowed
@@ -284,6 +285,7 @@ Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOp
   std::unique_ptr<Mesh> mesh(new Mesh(map));
   mesh->word_ = peers.front().word;
   mesh->congestion_ = options.congestion;
+  mesh->in_job_ = options.in_job;
   if (map.is_leader() && map.local_size > 1) {
     HVD_TRY_ASSIGN(mesh->shm_, ShmSegment::create(map.local_size, options.shm_slot_bytes));
   }
@@ -313,10 +315,13 @@ Result<void> Mesh::stay_out(SubsetStore& store, Deadline deadline) {
   return store.stay_out(kJoinedKey, deadline);
 }
 
-HostLink::Ends Mesh::ends_of(std::size_t node) const {
-  const auto index = static_cast<int>(node);
-  return {"node " + std::to_string(index) + " (rank " + std::to_string(leader_of(map_, index)) + ")",
-          "rank " + std::to_string(map_.rank)};
+HostLink::Ends Mesh::ends_of(int node) const {
+  const int leader = leader_of(map_, node);
+  const auto in_job = [](const std::vector<int>& numbers, int rank, int own) {
+    return std::to_string(numbers.empty() ? own : numbers[static_cast<std::size_t>(rank)]);
+  };
+  return {"node " + in_job(in_job_.nodes, leader, node) + " (rank " + in_job(in_job_.ranks, leader, leader) + ")",
+          "rank " + in_job(in_job_.ranks, map_.rank, map_.rank)};
 }
 
 Result<void> Mesh::adopt(Meeting::Met met, std::vector<std::unique_ptr<HostLink>>& round_links, Store& store,
@@ -334,8 +339,9 @@ Result<void> Mesh::adopt(Meeting::Met met, std::vector<std::unique_ptr<HostLink>
       data_[node] = std::move(met.fd);
       break;
     case LinkRole::kRounds:
-      round_links[node] = std::make_unique<HostLink>(
-          std::move(met.fd), met.keys ? std::make_unique<SealedStream>(*met.keys) : nullptr, ends_of(node));
+      round_links[node] =
+          std::make_unique<HostLink>(std::move(met.fd), met.keys ? std::make_unique<SealedStream>(*met.keys) : nullptr,
+                                     ends_of(static_cast<int>(node)));
       break;
     case LinkRole::kSegment:
       if (map_.is_leader()) {

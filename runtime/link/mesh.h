@@ -35,6 +35,13 @@ namespace hvd {
 class ShmSegment;
 class SubsetStore;
 
+// JobNumbers are those of a process set's ranks in the job, by their ranks in the set: errors name these. Empty: the
+// same numbers.
+struct JobNumbers {
+  std::vector<int> ranks;
+  std::vector<int> nodes;
+};
+
 struct MeshOptions {
   std::string node_address;  // numeric address at which other nodes reach this one; may be empty on a single node
   std::string congestion;    // of connections between nodes: see choose_congestion()
@@ -43,6 +50,7 @@ struct MeshOptions {
   std::size_t shm_slot_bytes = 4U << 20U;  // staging per rank in the node's segment
   std::string word;                        // rank 0's is sent to all others; the mesh does not interpret it
   bool has_control = true;                 // false for a process set, whose ranks use the job's control links
+  JobNumbers in_job{};
 };
 
 class Mesh {
@@ -66,6 +74,8 @@ class Mesh {
   [[nodiscard]] int data_fd(int node_index) const { return data_[static_cast<std::size_t>(node_index)].get(); }
   // The frames that have gone over that connection so far. The user of the connection counts them.
   [[nodiscard]] LinkCounts& data_counts(int node_index) { return data_counts_[static_cast<std::size_t>(node_index)]; }
+  // What errors call the two ends of a connection to the leader of another node.
+  [[nodiscard]] HostLink::Ends ends_of(int node_index) const;
   // The encryption of a connection, or null if it is not encrypted. It lasts as long as the mesh, because starting
   // again with the same key would repeat nonces.
   [[nodiscard]] ByteFilter* control_filter(int rank) const {
@@ -86,10 +96,10 @@ class Mesh {
   // Stores a connection that has been made, or hands over the shared memory through it.
   Result<void> adopt(Meeting::Met met, std::vector<std::unique_ptr<HostLink>>& round_links, Store& store,
                      Deadline deadline);
-  [[nodiscard]] HostLink::Ends ends_of(std::size_t node) const;
 
   RankMap map_;
   std::string word_;
+  JobNumbers in_job_;
   std::string congestion_;
   std::vector<Fd> control_;  // [size]
   std::vector<Fd> data_;     // [node_count]
