@@ -18,9 +18,12 @@ constexpr std::uint64_t kVoid = 1U << 15U;
 constexpr std::uint64_t kCount = kVoid - 1;
 constexpr unsigned kNumberShift = 16;
 
-// How long a promised post is waited for without sleeping, and the sleeps after that.
+// How long a promised post is waited for without sleeping. After that a sleep is a part of what was waited so far,
+// which is then also the most that sleeping adds to a wait.
 constexpr Duration kYieldsFor = std::chrono::milliseconds(2);
-constexpr Duration kNap = std::chrono::microseconds(100);
+constexpr int kNapsPerWait = 16;
+constexpr Duration kLongestNap = std::chrono::milliseconds(5);
+constexpr Duration kAskEvery = std::chrono::milliseconds(100);
 
 std::uint64_t number_of(std::uint64_t word) {
   return word >> kNumberShift;
@@ -161,14 +164,25 @@ bool ShmRounds::post(int spins, Duration yields_for) {
 
 bool ShmRounds::post_promised(int spins, const std::function<bool()>& gives_up) {
   int now = spin(spins);
-  const Deadline patience = Deadline::after(kYieldsFor);
-  while (now == 0 && !patience.has_passed()) {
+  const SteadyClock clock;
+  const TimePoint began = clock.now();
+  Duration waited{};
+  while (now == 0 && waited < kYieldsFor) {
     ::sched_yield();
     now = state();
+    waited = clock.now() - began;
   }
-  while (now == 0 && !gives_up()) {
-    std::this_thread::sleep_for(kNap);
+  Duration next_ask = waited;
+  while (now == 0) {
+    if (waited >= next_ask) {
+      if (gives_up()) {
+        break;
+      }
+      next_ask = waited + kAskEvery;
+    }
+    std::this_thread::sleep_for(std::min(kLongestNap, waited / kNapsPerWait));
     now = state();
+    waited = clock.now() - began;
   }
   return leave(now);
 }

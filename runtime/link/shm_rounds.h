@@ -37,7 +37,8 @@ class ShmRounds {
   // time, not by number, because on a busy machine one yield may take milliseconds.
   bool post(int spins, Duration yields_for);
   // The same for a round that all ranks have promised to post in: waits until it is full, unless `gives_up` says that
-  // the job is over. It yields at first, and later sleeps a little between looks.
+  // the job is over. It yields at first, and then sleeps between looks, for longer the longer it waits. `gives_up` is
+  // called before the first sleep, and then about ten times a second.
   bool post_promised(int spins, const std::function<bool()>& gives_up);
   [[nodiscard]] const std::uint8_t* box(int rank) const;
   // In a full round: the box that open() will give for the next round, unless that round is void by then. No rank reads
