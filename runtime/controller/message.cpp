@@ -310,7 +310,9 @@ void append_abort(std::string& out, std::string_view cause) {
 }
 
 void append_answer(std::string& out, const AnswerCall& call) {
-  append_frame(out, kSpec, control_wire::kAnswer, ByteWriter().i32(call.process_set).u64(call.round).str());
+  ByteWriter body;
+  body.i32(call.process_set).u64(call.round).u8(static_cast<std::uint8_t>(call.kind)).text(call.name);
+  append_frame(out, kSpec, control_wire::kAnswer, body.str());
 }
 
 Result<std::vector<Request>> decode_requests(std::string_view body) {
@@ -364,9 +366,12 @@ Result<AnswerCall> decode_answer(std::string_view body) {
   AnswerCall call;
   call.process_set = in.i32();
   call.round = in.u64();
-  if (!in.finished() || call.process_set < 0) {
+  const std::uint8_t kind = in.u8();
+  call.name = in.text();
+  if (!in.finished() || call.process_set < 0 || !is_op_kind(kind) || !is_name(call.name)) {
     return malformed("call for an answer");
   }
+  call.kind = static_cast<OpKind>(kind);
   return call;
 }
 

@@ -6,8 +6,9 @@
 //   rank -> coordinator   Leave     (empty)                           (this rank wants to shut down)
 //   coordinator -> rank   Responses u32 n, n x response               (all ranks do these now, in this order)
 //   coordinator -> rank   Shutdown  i32 rank                          (in order after the responses before it)
-//   both ways             Answer    i32 process set, u64 round        (every leader answers this round of the set's
-//                                                                     quick path; the coordinator relays it to all)
+//   both ways             Answer    i32 process set, u64 round,       (every leader answers this round of the set's
+//                                   u8 kind, text name                 quick path; the coordinator relays it to them.
+//                                                                     Kind and name are those of what waits)
 //   both ways             Abort     text cause                        (the job is over; the coordinator relays it)
 //   both ways             Goodbye   (empty)                           (all is done; end of file follows)
 //
@@ -123,10 +124,12 @@ struct Response {
   bool operator==(const Response&) const = default;
 };
 
-// AnswerCall means "a leader waits for the answer of this round" (link/host_rounds.h).
+// AnswerCall means "a leader waits with this operation for the answers of a round" (link/host_rounds.h).
 struct AnswerCall {
   std::int32_t process_set = 0;
   std::uint64_t round = 0;
+  OpKind kind = OpKind::kAllreduce;
+  std::string name;
 
   bool operator==(const AnswerCall&) const = default;
 };

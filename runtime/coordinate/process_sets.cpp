@@ -49,7 +49,8 @@ ProcessSets::ProcessSets(const Settings& settings, SetTable& table, Counters& co
   all.executor.emplace(settings_.map, ranks, settings_.backend);
   all.counters = counters_.of(0);
   all.bits.emplace(0, settings_.map.size);
-  table_.put(0, std::move(ranks), settings_.map, quick_path_of(0, settings_.mesh), all.counters);
+  all.quick = quick_path_of(0, settings_.mesh);
+  table_.put(0, std::move(ranks), settings_.map, all.quick, all.counters);
 }
 
 // Returns null if there is only one rank, or too many nodes.
@@ -70,8 +71,8 @@ std::shared_ptr<QuickPath> ProcessSets::quick_path_of(int number, const Mesh* me
 }
 
 Result<void> ProcessSets::answer(const AnswerCall& call) const {
-  const auto set = table_.find(call.process_set);
-  return set == nullptr || set->quick == nullptr ? Result<void>() : set->quick->answer(call.round);
+  const auto set = sets_.find(call.process_set);
+  return set == sets_.end() || set->second.quick == nullptr ? Result<void>() : set->second.quick->answer(call.round);
 }
 
 Result<ProcessSet*> ProcessSets::add(int number, const std::vector<int>& ranks, Timeline* timeline,
@@ -102,13 +103,14 @@ Result<ProcessSet*> ProcessSets::add(int number, const std::vector<int>& ranks, 
     set.counters = counters_.of(number);
     set.bits.emplace(number, map->size);
   }
-  table_.put(number, ranks, map, quick_path_of(number, set.mesh.get()), set.counters);
+  set.quick = quick_path_of(number, set.mesh.get());
+  table_.put(number, ranks, map, set.quick, set.counters);
   return &sets_.emplace(number, std::move(set)).first->second;
 }
 
 void ProcessSets::remove(int number) {
-  if (const auto set = table_.find(number); set != nullptr && set->quick != nullptr) {
-    set->quick->retire();
+  if (const auto set = sets_.find(number); set != sets_.end() && set->second.quick != nullptr) {
+    set->second.quick->retire();
   }
   table_.remove(number);
   sets_.erase(number);

@@ -32,6 +32,7 @@ struct ProcessSet {
   std::optional<Executor> executor{};       // none: this rank is not a member, and has none of what follows
   std::shared_ptr<SetCounters> counters{};  // shared with the threads that read it
   std::optional<BitRequests> bits{};
+  std::shared_ptr<QuickPath> quick{};  // null: there is none. Shared with the threads that use it
 };
 
 class ProcessSets {

@@ -111,14 +111,16 @@ Result<void> EngineCore::submit(std::span<OpRef> ops) {
 }
 
 bool EngineCore::try_quick(const SetPlace& set, int process_set, const QuickOp& op) {
-  if (set.quick == nullptr || !queue_->enter_alone(process_set, op.name)) {
+  if (set.quick == nullptr || !queue_->enter_alone(process_set, op)) {
     return false;
   }
   const bool is_timed = set.counters->times_quick(op.kind);
   const bool is_traced = trace_.is_on();
   const std::uint64_t began = is_timed || is_traced ? ticks_now() : 0;
   const auto tried = set.quick->try_run(op);
-  if (!tried.ok()) {
+  // A set that is being removed here may be gone on other ranks; then the operation is refused.
+  const bool is_explained = !tried.ok() && tried.error().code() == Code::kLostPeer && queue_->has_ended(process_set);
+  if (!tried.ok() && !is_explained) {
     const std::string name = op.name.empty() ? noname_of(op.kind, op.noname) : std::string(op.name);
     quick_relay_.fail(tried.error().with_context(std::string(name_of(op.kind)) + " '" + name + "'"));
   }

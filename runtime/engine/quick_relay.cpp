@@ -10,9 +10,10 @@ void QuickRelay::open(const SubmitQueue& queue, std::function<void()> wake) {
   wake_ = std::move(wake);
 }
 
-void QuickRelay::ask(int process_set, std::uint64_t round) {
+void QuickRelay::ask(int process_set, std::uint64_t round, const QuickOp& op) {
   {
-    const AnswerCall call{process_set, round};
+    const AnswerCall call{process_set, round, op.kind,
+                          op.name.empty() ? noname_of(op.kind, op.noname) : std::string(op.name)};
     const std::lock_guard lock(mu_);
     if (std::find(calls_.begin(), calls_.end(), call) == calls_.end()) {
       calls_.push_back(call);

@@ -24,7 +24,7 @@ class QuickRelay final : public QuickCalls {
   void open(const SubmitQueue& queue, std::function<void()> wake);
 
   [[nodiscard]] bool is_over() const override { return queue_->is_closed(); }
-  void ask(int process_set, std::uint64_t round) override;
+  void ask(int process_set, std::uint64_t round, const QuickOp& op) override;
   void note_sleep() override { interrupt_.note_sleep(); }
   // An operation has failed for good: the job ends.
   void fail(const Error& why);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "runtime/algo/reduce_kernels.h"
 #include "runtime/base/check.h"
@@ -19,7 +20,6 @@ constexpr std::size_t kMostRead = 256U << 10U;
 // When the job has ended on this rank, its leader may still be about to post what it has finished before. It waits for
 // less than this itself.
 constexpr Duration kTimeAfterEnd = std::chrono::seconds(1);
-constexpr unsigned kMostDoublings = 8;
 // A leader's box of the second round: a byte that says whether the round is done, and the result.
 constexpr std::size_t kResultAt = kCacheLineBytes;
 
@@ -99,14 +99,14 @@ class RootData final : public RoundData {
 }  // namespace
 
 HostQuickPath::HostQuickPath(Place place, const Tuning& tuning, QuickCalls& calls)
-    : shm_(std::move(place.shm)),
+    : process_set_(place.process_set),
+      shm_(std::move(place.shm)),
       rounds_(std::move(place.rounds)),
       rank_(place.map.rank),
       ranks_(place.map.size),
       first_rank_(place.map.rank - place.map.local_rank),
       bytes_(limit_of(place.map, tuning)),
-      calls_(calls),
-      waits_(place.process_set, calls) {
+      calls_(calls) {
   HVD_CHECK(place.map.is_leader() == (rounds_ != nullptr));
   if (shm_ != nullptr) {
     local_.emplace(shm_->rounds(), shm_->local_size(), shm_->local_rank());
@@ -123,7 +123,7 @@ bool HostQuickPath::takes(OpKind /*kind*/, std::size_t size_bytes) const {
 }
 
 Result<void> HostQuickPath::answer(std::uint64_t round) {
-  return rounds_ == nullptr ? Result<void>() : rounds_->answer(round);
+  return rounds_ == nullptr ? Result<void>() : rounds_->answer(round, number_.load());
 }
 
 void HostQuickPath::retire() {
@@ -139,27 +139,21 @@ Result<bool> HostQuickPath::try_run(const QuickOp& op) {
   if (!lock.owns_lock()) {
     return false;
   }
-  if (left_out_ > 0) {
-    --left_out_;
+  const std::uint64_t number = number_.load();
+  if (!pace_.tries(number)) {
     return false;
   }
-  auto is_done = shm_ == nullptr ? run(op) : run_with_node(op);
-  note(is_done.ok() && is_done.value());
+  HVD_TRY_ASSIGN(const bool is_done, shm_ == nullptr ? run(op, number) : run_with_node(op, number));
+  pace_.note(is_done);
+  if (is_done) {
+    number_.fetch_add(1);
+  }
   return is_done;
 }
 
-void HostQuickPath::note(bool is_done) {
-  if (is_done) {
-    declined_in_row_ = 0;
-    return;
-  }
-  left_out_ = (1U << declined_in_row_) - 1;
-  declined_in_row_ = std::min(declined_in_row_ + 1, kMostDoublings);
-}
-
 // For a rank that is alone on its node.
-Result<bool> HostQuickPath::run(const QuickOp& op) {
-  HVD_TRY_ASSIGN(const bool may_post, rounds_->begin());
+Result<bool> HostQuickPath::run(const QuickOp& op, std::uint64_t number) {
+  HVD_TRY_ASSIGN(const bool may_post, rounds_->begin(number));
   if (!may_post) {
     return false;
   }
@@ -179,16 +173,17 @@ Result<bool> HostQuickPath::run_between_hosts(const QuickOp& op, const Own& own)
   std::array<std::uint8_t, kMaxQuickHead> head;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled below
   write_quick_head(head.data(), op, 0);
   const Bytes whole_head(head.data(), quick_head_bytes(op));
+  Waits waits(process_set_, op, calls_);
   if (op.kind == OpKind::kAllreduce) {
     SumData data(op, own.input, partial_.get(), own.result);
-    HVD_TRY_ASSIGN(const bool is_done, rounds_->run(whole_head, data, waits_));
+    HVD_TRY_ASSIGN(const bool is_done, rounds_->run(whole_head, data, waits));
     if (is_done) {
       scale_in_place(own.result, count_of(op), op.dtype, result_scale(op.op, op.postscale, ranks_));
     }
     return is_done;
   }
   RootData data(op.size_bytes, own.input);
-  HVD_TRY_ASSIGN(const bool is_done, rounds_->run(whole_head, data, waits_));
+  HVD_TRY_ASSIGN(const bool is_done, rounds_->run(whole_head, data, waits));
   if (is_done && op.size_bytes != 0 && data.own().data() != own.result) {
     std::memcpy(own.result, data.own().data(), op.size_bytes);
   }
@@ -196,9 +191,9 @@ Result<bool> HostQuickPath::run_between_hosts(const QuickOp& op, const Own& own)
 }
 
 // The ranks of this node will not meet, so a leader that has come answers at once.
-Result<bool> HostQuickPath::decline() {
+Result<bool> HostQuickPath::decline(std::uint64_t number) {
   if (rounds_ != nullptr) {
-    HVD_TRY(rounds_->decline());
+    HVD_TRY(rounds_->decline(number));
   }
   return false;
 }
@@ -221,10 +216,28 @@ bool HostQuickPath::meet(const QuickOp& op) {
   return true;
 }
 
-Result<bool> HostQuickPath::run_with_node(const QuickOp& op) {
+// Meets the ranks of this node in the second round. True: all have posted, the leader too. False: the job is over, or
+// the set is removed.
+bool HostQuickPath::hear_leader() {
+  struct {
+    bool has_slept = false;
+    std::optional<Deadline> patience{};
+  } so_far;
+  return local_->post_promised(*spins_, [this, &so_far] {  // no more than std::function keeps without allocating
+    if (!std::exchange(so_far.has_slept, true)) {
+      calls_.note_sleep();
+    }
+    if (!so_far.patience && (calls_.is_over() || is_retired_.load())) {
+      so_far.patience = Deadline::after(kTimeAfterEnd);
+    }
+    return so_far.patience && so_far.patience->has_passed();
+  });
+}
+
+Result<bool> HostQuickPath::run_with_node(const QuickOp& op, std::uint64_t number) {
   std::uint8_t* box = local_->open();
   if (box == nullptr) {
-    return decline();
+    return decline(number);
   }
   const std::size_t at = data_at(op);
   const bool brings_data = op.kind == OpKind::kAllreduce || (op.kind == OpKind::kBroadcast && op.root_index == rank_);
@@ -236,13 +249,13 @@ Result<bool> HostQuickPath::run_with_node(const QuickOp& op) {
   }
   write_quick_head(box, op, 0);
   if (!meet(op)) {
-    return decline();
+    return decline(number);
   }
   // From here on this rank has promised to wait for its leader.
   std::uint8_t* next = local_->next_box();
   Result<bool> is_done = false;
   if (rounds_ != nullptr) {
-    auto may_post = rounds_->begin();
+    auto may_post = rounds_->begin(number);
     if (!may_post.ok() || !may_post.value()) {
       is_done = may_post;
     } else {
@@ -253,14 +266,7 @@ Result<bool> HostQuickPath::run_with_node(const QuickOp& op) {
     *next = is_done.ok() && is_done.value() ? 1 : 0;
   }
   local_->pass();
-  std::optional<Deadline> patience;
-  const auto gives_up = [&] {
-    if (!patience && (calls_.is_over() || is_retired_.load())) {
-      patience = Deadline::after(kTimeAfterEnd);
-    }
-    return patience && patience->has_passed();
-  };
-  if (local_->open() != next || !local_->post_promised(*spins_, gives_up)) {
+  if (local_->open() != next || !hear_leader()) {
     return is_done.ok() ? Result<bool>(false) : is_done;
   }
   const std::uint8_t* said = local_->box(0);

@@ -41,10 +41,13 @@ class QuickPath {
 
   virtual ~QuickPath() = default;
   [[nodiscard]] virtual bool takes(OpKind kind, std::size_t size_bytes) const = 0;
-  // False: the operation takes the ordinary way; its memory is unchanged. The same after an error, which ends the job.
+  // False: the operation takes the ordinary way; its memory is unchanged. After an error, which ends the job, it takes
+  // that way too, and is refused; then its output may have changed.
   virtual Result<bool> try_run(const QuickOp& op) = 0;
   // Another node waits for this node's answer of the round, see HostRounds. An error ends the job.
   virtual Result<void> answer(std::uint64_t /*round*/) { return {}; }
+  // A step of the process set has run the ordinary way. All ranks run the same ones; call it before its operations end.
+  virtual void note_step() {}
   // The process set is removed, on all ranks at the same place of their order of operations.
   virtual void retire() {}
 

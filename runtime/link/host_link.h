@@ -69,6 +69,7 @@ class HostLink {
   static std::size_t length_of(std::size_t head_bytes, std::size_t data_bytes);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] const Ends& ends() const { return ends_; }
   // The error of a connection that has ended.
   [[nodiscard]] Error lost(const std::string& why) const;
 

@@ -27,13 +27,14 @@ int paired_of(int nodes) {
 }  // namespace
 
 // Waiting is how long a run has waited, and what it does about it: it looks, sleeps, asks, and gives up when the job is
-// over. It watches one connection at a time.
+// over. It watches one connection at a time. note_progress(): what comes next is a new wait.
 class HostRounds::Waiting {
  public:
   Waiting(HostRounds& rounds, std::uint64_t round, RoundWaits& waits) : rounds_(rounds), round_(round), waits_(waits) {}
 
   void note_progress() { in_vain_ = 0; }
-  // False: the job is over.
+  [[nodiscard]] bool has_given_up() const { return has_given_up_; }
+  // False: the job is over, or the set is removed.
   Result<bool> wait(const HostLink& link, bool is_sending, bool is_receiving) {
     if (rounds_.looks_.has_more(++in_vain_)) {
       return true;
@@ -59,6 +60,7 @@ class HostRounds::Waiting {
       gives_up_ = Deadline::after(kTimeAfterEnd);
     }
     if ((gives_up_ && gives_up_->has_passed()) || rounds_.is_retired()) {
+      has_given_up_ = true;
       return false;
     }
     if (is_unanswered(link.fd())) {
@@ -74,6 +76,7 @@ class HostRounds::Waiting {
   int in_vain_ = 0;
   std::optional<Deadline> next_ask_;
   std::optional<Deadline> gives_up_;
+  bool has_given_up_ = false;
 };
 
 std::vector<int> HostRounds::partners_of(int node, int nodes) {
@@ -104,10 +107,10 @@ void HostRounds::retire() {
   is_retired_ = true;
 }
 
-Result<bool> HostRounds::begin() {
+Result<bool> HostRounds::begin(std::uint64_t number) {
   const std::lock_guard lock(mu_);
   HVD_CHECK(!is_running_);
-  if (is_retired_ || std::exchange(was_absent_, false)) {
+  if (is_retired_ || declined_for_ == number) {
     return false;
   }
   HVD_TRY_ASSIGN(const bool owes_nothing, flush_all());
@@ -115,7 +118,7 @@ Result<bool> HostRounds::begin() {
   return owes_nothing;
 }
 
-// A connection that cannot be written to reports that once it is read.
+// False: some connection has no room now. The next answer() or begin() goes on.
 Result<bool> HostRounds::flush_all() {
   bool is_done = true;
   for (const auto& link : links_) {
@@ -138,17 +141,23 @@ Result<void> HostRounds::decline_through(std::uint64_t round) {
   return {};
 }
 
-Result<void> HostRounds::decline() {
+Result<void> HostRounds::decline(std::uint64_t number) {
   const std::lock_guard lock(mu_);
-  if (is_retired_ || std::exchange(was_absent_, false)) {
+  if (is_retired_ || declined_for_ == number) {
     return {};
   }
   return decline_through(round_++);
 }
 
-Result<void> HostRounds::answer(std::uint64_t round) {
+Result<void> HostRounds::answer(std::uint64_t round, std::uint64_t number) {
   const std::lock_guard lock(mu_);
-  if (is_retired_ || round < round_) {
+  if (is_retired_) {
+    return {};
+  }
+  if (round < round_) {
+    if (!is_running_) {
+      HVD_TRY(flush_all());  // the answer may be among what a connection had no room for
+    }
     return {};
   }
   if (round - round_ > kMostAhead) {
@@ -159,7 +168,7 @@ Result<void> HostRounds::answer(std::uint64_t round) {
     asked_ = std::max(round, asked_.value_or(0));  // run() answers at its end what it has not answered by then
     return {};
   }
-  was_absent_ = true;
+  declined_for_ = number;
   round_ = round + 1;
   return decline_through(round);
 }
@@ -172,13 +181,12 @@ Result<bool> HostRounds::run(Bytes head, RoundData& data, RoundWaits& waits) {
   auto is_done = run_exchanges({round, head, data, waiting});
   const std::lock_guard lock(mu_);
   is_running_ = false;
-  if (!is_done.ok()) {
+  if (!is_done.ok() || waiting.has_given_up()) {
     is_retired_ = true;
     return is_done;
   }
   round_ = through_ + 1;
   if (asked_ && *asked_ >= round_) {
-    was_absent_ = true;
     through_ = *asked_;
     round_ = through_ + 1;
     HVD_TRY(decline_through(through_));
@@ -187,8 +195,12 @@ Result<bool> HostRounds::run(Bytes head, RoundData& data, RoundWaits& waits) {
   return is_done;
 }
 
-// Sends those partners a decline that have no message of the round yet, and all partners the decline of later rounds.
+// Sends those partners a decline that have no message of the round yet, and all partners the decline of later rounds. A
+// node that has given up says nothing more: it does not know that the round is declined.
 Result<bool> HostRounds::end_declined(const Run& run) {
+  if (run.waiting.has_given_up()) {
+    return false;
+  }
   for (int node = 0; node < count(); ++node) {
     if (links_[static_cast<std::size_t>(node)] == nullptr) {
       continue;
@@ -205,7 +217,7 @@ Result<bool> HostRounds::end_declined(const Run& run) {
 Result<bool> HostRounds::run_exchanges(const Run& run) {
   const int paired = paired_of(count());
   const auto nonsense = [&](int node) {
-    return Error(Code::kProtocol, "node " + std::to_string(node) + " sent data of another size than its operation's");
+    return Error(Code::kProtocol, link(node).ends().there + " sent data of another size than its operation's");
   };
   if (self_ >= paired) {
     HVD_TRY_ASSIGN(const Heard result, exchange(run, self_ - paired, Way::kBoth));
@@ -220,7 +232,7 @@ Result<bool> HostRounds::run_exchanges(const Run& run) {
     if (!theirs) {
       return end_declined(run);
     }
-    if (!run.data.take(*theirs, false, paired == 1)) {
+    if (!run.data.take(*theirs, false, false)) {
       return nonsense(beyond);
     }
   }
@@ -235,8 +247,7 @@ Result<bool> HostRounds::run_exchanges(const Run& run) {
     }
   }
   if (beyond < count()) {
-    HVD_TRY_ASSIGN(const Heard sent, exchange(run, beyond, Way::kSend));
-    return sent ? Result<bool>(true) : end_declined(run);
+    HVD_TRY(exchange(run, beyond, Way::kSend));  // the round is done, even if the job ends before this is sent
   }
   return true;
 }
@@ -245,6 +256,7 @@ Result<bool> HostRounds::run_exchanges(const Run& run) {
 Result<HostRounds::Heard> HostRounds::exchange(const Run& run, int node, Way way) {
   HostLink& partner = link(node);
   bool is_sending = way != Way::kReceive;
+  run.waiting.note_progress();
   if (is_sending) {
     partner.post(run.round, run.head, run.data.own());
     has_posted_to_[static_cast<std::size_t>(node)] = true;
@@ -257,6 +269,9 @@ Result<HostRounds::Heard> HostRounds::exchange(const Run& run, int node, Way way
     if (is_sending) {
       HVD_TRY_ASSIGN(const bool is_sent, partner.flush());
       is_sending = !is_sent;
+      if (is_sent) {
+        run.waiting.note_progress();
+      }
     }
     if (!heard) {
       HVD_TRY_ASSIGN(heard, hear(run, node));
@@ -303,9 +318,8 @@ Result<std::optional<HostRounds::Heard>> HostRounds::hear(const Run& run, int no
       return std::optional<Heard>(Heard());
     }
     if (message->round != run.round) {
-      return Error(Code::kProtocol, "node " + std::to_string(node) + " answered round " +
-                                        std::to_string(message->round) + ", but round " + std::to_string(run.round) +
-                                        " was to come");
+      return Error(Code::kProtocol, link(node).ends().there + " answered round " + std::to_string(message->round) +
+                                        ", but round " + std::to_string(run.round) + " was to come");
     }
     const bool is_same = std::equal(message->head.begin(), message->head.end(), run.head.begin(), run.head.end());
     return std::optional<Heard>(is_same ? Heard(message->data) : Heard());

@@ -20,9 +20,18 @@
 //  - Messages are neither lost nor reordered. So a lost connection is an error, which ends the job on all ranks.
 // A node beyond the largest power of two takes the outcome from its partner, which takes its answer into S(., 1).
 //
+// There is one exception. Once the job is over, or the process set is removed, a node gives up a round, and answers
+// none any more. Then one node may have the result, and another none; but that one refuses its operation with the job's
+// error, or since the set is removed. So no later operation can meet a wrong one.
+//
 // Why it ends. A post that is not answered within kPatience makes the node ask all others to answer (by the control
-// links, RoundWaits::ask). A node that works on the round answers it as soon as its own ranks are there or missing,
-// within milliseconds; for any other its engine declines. So each node answers, and the exchanges end.
+// links, RoundWaits::ask), again and again. A node that works on the round answers it as soon as its own ranks are
+// there or missing, within milliseconds; for any other its engine declines. A decline for which a connection has no
+// room is kept, and each further call sends more of it. So each node answers, and the exchanges end.
+//
+// An operation's number is the number of operations that were done before it, in the same set of ranks. It is the same
+// on all nodes where each rank starts one operation after the other. Here it only tells whether an answer that an
+// engine gave was about the operation that comes next; so a number that differs costs time, and nothing else.
 //
 // A decline covers all rounds up to its own that its sender has not posted in, so a node that was away for many rounds
 // catches up in one. Thread: those who begin() and run() one at a time; answer() and retire(): any.
@@ -95,17 +104,19 @@ class HostRounds {
   HostRounds(const HostRounds&) = delete;
   HostRounds& operator=(const HostRounds&) = delete;
 
-  // Begins to work on a round. False: this node must not post now, since its engine has declined while the rank was
-  // absent, or a partner has not taken what it was sent earlier.
-  Result<bool> begin();
+  // Begins to work on a round for the operation of this number. False: this node must not post now, since its engine
+  // has declined for this operation already, or a partner has not taken what it was sent earlier.
+  Result<bool> begin(std::uint64_t number);
   // Posts, after begin(), and returns whether the round is done. An error is that of a connection, or of what came by
-  // it. False too when the job has ended meanwhile.
+  // it. False too if it gave up.
   Result<bool> run(Bytes head, RoundData& data, RoundWaits& waits);
-  // Declines the next round, since the ranks of this node are not all there. An error is that of a connection.
-  Result<void> decline();
+  // Declines the next round, since the ranks of this node are not all there for the operation of this number. An error
+  // is that of a connection.
+  Result<void> decline(std::uint64_t number);
 
   // A partner waits for this node's answer of the round: declines, unless this node works on it, or has answered it.
-  Result<void> answer(std::uint64_t round);
+  // `number` is that of the operation that comes next here.
+  Result<void> answer(std::uint64_t round, std::uint64_t number);
   // Nothing may be begun any more, and a wait ends; all ranks call it at the same place of their order of operations.
   void retire();
 
@@ -145,7 +156,7 @@ class HostRounds {
   std::uint64_t round_ = 0;             // the next one to answer
   std::optional<std::uint64_t> asked_;  // the last round that was asked for
   bool is_running_ = false;
-  bool was_absent_ = false;  // the engine has declined since the last begin()
+  std::optional<std::uint64_t> declined_for_;  // the engine has declined for the operation of this number
   bool is_retired_ = false;
 };
 

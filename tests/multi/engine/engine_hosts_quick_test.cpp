@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/multi/engine/engine_job.h"
+#include "tests/multi/engine/set_calls.h"
 
 namespace hvd::test {
 namespace {
@@ -22,11 +23,50 @@ const std::vector<Nodes>& host_layouts() {
   return layouts;
 }
 
+// Operations of random finite numbers of one type, as bytes.
+std::vector<std::uint8_t> random_numbers(std::mt19937& random, int dtype, std::size_t count) {
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto bits = static_cast<std::uint32_t>(random());
+    const std::uint32_t near_one = bits >> 16U & 7U;  // of an exponent
+    const std::uint32_t number = dtype == HVD_FLOAT16    ? (bits & 0x83FFU) | (11U + near_one) << 10U
+                                 : dtype == HVD_BFLOAT16 ? (bits & 0x807FU) | (123U + near_one) << 7U
+                                                         : bits % 2000U - 1000U;
+    const std::size_t size = dtype == HVD_INT32 ? 4 : 2;
+    for (std::size_t byte = 0; byte < size; ++byte) {
+      bytes.push_back(static_cast<std::uint8_t>(number >> (8U * byte)));
+    }
+  }
+  return bytes;
+}
+
 // Requests and bits: what this rank has asked the coordinator for.
 std::uint64_t asked(hvd_ctx* ctx) {
   hvd_counters counters = HVD_COUNTERS_INIT;
   REQUIRE(hvd_counters_read(ctx, 0, &counters) == HVD_OK);
   return counters.requests + counters.known;
+}
+
+// Runs operations until the most of a hundred in a row were quick on all ranks; false: that does not happen. A rank may
+// miss some where the machine is busy. All ranks learn by the operations themselves which were quick, and so stop
+// together.
+bool becomes_quick(hvd_ctx* ctx, int size) {
+  static constexpr int kMostHundreds = 30;
+  bool was_quick = false;
+  for (int hundred = 0; hundred < kMostHundreds; ++hundred) {
+    int quick = 0;
+    for (int i = 0; i < 100; ++i) {
+      const std::uint64_t asked_before = asked(ctx);
+      FloatOp op("is it quick", 1, was_quick ? 1.0F : 0.0F);
+      CHECK(execute(ctx, op.op).error == "");
+      quick += op.output[0] == static_cast<float>(size) ? 1 : 0;  // the one before
+      was_quick = asked(ctx) == asked_before;
+    }
+    if (quick > 90) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -76,6 +116,121 @@ TEST_CASE("ranks of several hosts that come together ask the coordinator for lit
       CHECK(asked(ctx) < kRounds);  // some came late on a busy machine
     });
   }
+}
+
+TEST_CASE("between hosts, halves and integer averages are the same to the bit too") {
+  for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{2, 2}, Nodes{3, 1, 2}}) {
+    EngineJob job(nodes);
+    on_all(job.size(), [&](int rank) {
+      std::mt19937 random(static_cast<unsigned>(rank));
+      for (const int dtype : {HVD_FLOAT16, HVD_BFLOAT16, HVD_INT32}) {
+        for (const int reduce_op : {HVD_SUM, HVD_AVERAGE, HVD_MAX}) {
+          for (const std::int64_t count : {1, 333, 9000}) {
+            const auto input = random_numbers(random, dtype, static_cast<std::size_t>(count));
+            std::vector<std::uint8_t> quick_result(input.size());
+            std::vector<std::uint8_t> ordinary_result(input.size());
+            hvd_op op = HVD_OP_INIT;
+            op.kind = HVD_ALLREDUCE;
+            op.dtype = dtype;
+            op.reduce_op = reduce_op;
+            op.ndim = 1;
+            op.shape = &count;
+            op.input = input.data();
+            op.name = "quick";
+            op.output = quick_result.data();
+            CHECK(execute(job.at(rank), op).error == "");
+            op.name = "ordinary";
+            op.output = ordinary_result.data();
+            std::int64_t handle = 0;
+            CHECK(outcome(hvd_enqueue(job.at(rank), &op, &handle)).error == "");
+            CHECK(outcome(hvd_wait(job.at(rank), handle)).error == "");
+            CHECK(hvd_release(job.at(rank), handle) == HVD_OK);
+            CHECK(quick_result == ordinary_result);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("between hosts, an operation that not all ranks try leaves the next ones quick") {
+  for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{2, 1}, Nodes{2, 2}}) {
+    EngineJob job(nodes);
+    on_all(job.size(), [&](int rank) {
+      hvd_ctx* ctx = job.at(rank);
+      for (int time = 0; time < 3; ++time) {
+        FloatOp beside("beside", 1, 1.0F);
+        FloatOp missed("missed", 1, 1.0F);
+        if (rank == 0) {
+          CHECK(beside.start(ctx).error == "");
+          CHECK(execute(ctx, missed.op).error == "");  // not alone
+          CHECK(beside.wait(ctx).error == "");
+        } else {
+          CHECK(execute(ctx, missed.op).error == "");
+          CHECK(beside.run(ctx).error == "");
+        }
+        CHECK(becomes_quick(ctx, job.size()));
+      }
+    });
+  }
+}
+
+TEST_CASE("between hosts, a long join leaves what comes after it quick") {
+  for (const Nodes& nodes : {Nodes{1, 1, 1}, Nodes{2, 1}}) {
+    EngineJob job(nodes);
+    on_all(3, [&](int rank) {
+      hvd_ctx* ctx = job.at(rank);
+      for (int i = 0; i < (rank == 2 ? 1 : 300); ++i) {
+        FloatOp op("x", 4, 1.0F);
+        CHECK(execute(ctx, op.op).error == "");
+      }
+      FloatOp join("", 0, 0.0F);
+      join.op.kind = HVD_JOIN;
+      join.op.name = nullptr;
+      std::int64_t handle = 0;
+      CHECK(outcome(hvd_execute(ctx, &join.op, &handle)).error == "");
+      CHECK(hvd_release(ctx, handle) == HVD_OK);
+      CHECK(becomes_quick(ctx, 3));
+    });
+  }
+}
+
+// The other rank of the set has nothing to do with the operation, and may have left the set first.
+TEST_CASE("a set that is removed while an operation waits for its other hosts leaves the job alone") {
+  EngineJob job({1, 1, 1});
+  on_all(3, [&](int rank) {
+    hvd_ctx* ctx = job.at(rank);
+    for (int time = 0; time < 30; ++time) {
+      const std::int32_t pair = must_add(ctx, {0, 1});
+      FloatOp op("x", 1, 1.0F);
+      op.op.process_set = pair;
+      std::latch is_on_its_way(2);
+      std::thread other([&] {
+        if (rank == 0) {
+          is_on_its_way.arrive_and_wait();
+          const Outcome ended = execute(ctx, op.op);
+          CHECK(
+              (ended.status == HVD_OK || ended.says("is being removed, or has been") || ended.says("no process set")));
+        }
+      });
+      if (rank == 0) {
+        is_on_its_way.arrive_and_wait();
+        std::this_thread::sleep_for(std::chrono::microseconds(500));  // sleeps: lets the other thread get into a round
+      }
+      if (hvd_process_set_remove(ctx, pair) != HVD_OK) {
+        // The operation has gone the ordinary way before that.
+        CHECK(outcome(HVD_INVALID).says("operations are pending in it"));
+        CHECK((rank != 1 || execute(ctx, op.op).error == ""));
+        other.join();
+        CHECK(outcome(hvd_process_set_remove(ctx, pair)).error == "");
+      } else {
+        other.join();
+      }
+    }
+    FloatOp after("after", 1, 1.0F);
+    CHECK(execute(ctx, after.op).error == "");
+    CHECK(after.output[0] == 3.0F);
+  });
 }
 
 TEST_CASE("between hosts, broadcasts, barriers and unnamed operations go quickly too, and in sets") {

@@ -341,14 +341,22 @@ TEST_CASE("random bytes and flipped bits never do harm") {
 
 TEST_CASE("a call for an answer is sent whole, and anything else is refused") {
   std::string frames;
-  append_answer(frames, AnswerCall{7, 1ULL << 40U});
-  const std::string body = frames.substr(frames.size() - 12);
+  const AnswerCall sent{7, 1ULL << 40U, OpKind::kBroadcast, "layer1"};
+  append_answer(frames, sent);
+  constexpr std::size_t kBytes = 4 + 8 + 1 + 4 + 6;
+  const std::string body = frames.substr(frames.size() - kBytes);
   const auto call = decode_answer(body);
   REQUIRE(call.ok());
-  CHECK(call.value() == AnswerCall{7, 1ULL << 40U});
-  CHECK(!decode_answer(body.substr(1)).ok());
+  CHECK(call.value() == sent);
+  for (std::size_t bytes = 0; bytes < body.size(); ++bytes) {
+    CHECK(!decode_answer(body.substr(0, bytes)).ok());
+  }
   CHECK(!decode_answer(body + "x").ok());
-  CHECK(!decode_answer(std::string(12, '\xff')).ok());  // no process set has this number
+  for (const std::size_t wrong : {std::size_t{3}, std::size_t{12}}) {  // no process set has this number, and no kind
+    std::string changed = body;
+    changed[wrong] = '\xff';
+    CHECK(!decode_answer(changed).ok());
+  }
 }
 
 }  // namespace hvd
