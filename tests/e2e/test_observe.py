@@ -43,6 +43,15 @@ def test_a_rank_on_another_host_that_is_stopped_is_named_and_top_shows_who_waits
     assert job.returncode == 0, err
 
 
+def test_a_stopped_rank_on_another_host_ends_the_job_where_that_is_asked_for(lab2):
+    done = lab2.run("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "-x", "HOROVOD_STALL_CHECK_TIME_SECONDS=1", "-x",
+                    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=2", "--grace", "1", "-np", "2", "-H", "node1,node2", *PYTHON,
+                    program("stops.py"), lab2.shared / "is_stopped_for_good")
+    assert done.returncode == 1
+    assert "ALLREDUCE 'layer4.weight' waits for rank 1" in done.stderr and "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in done.stderr
+    assert lab2.wait_for_no_processes() == []
+
+
 def test_no_stall_is_told_where_the_check_is_off(tmp_path):
     done = hvdrun("-q", *OURS, "--no-stall-check", "-x", "HOROVOD_STALL_CHECK_TIME_SECONDS=0.001", "-np", 2, "sh", "-c",
                   f"[ $HVD_RANK = 0 ] || sleep 0.3; touch {tmp_path}/go; exec {' '.join(PYTHON)} {program('late.py')} {tmp_path}/go")
