@@ -13,8 +13,8 @@
 namespace hvd {
 namespace {
 
-// As in a single node (node_quick_path.cpp).
-constexpr Duration kYieldsFor = std::chrono::microseconds(100);
+// As kYieldsFor in a single node (node_quick_path.cpp).
+constexpr Duration kMeetsFor = std::chrono::microseconds(100);
 // A leader reads and reduces this much by itself; with more, all ranks of the node should do a part.
 constexpr std::size_t kMostRead = 256U << 10U;
 // When the job has ended on this rank, its leader may still be about to post what it has finished before. It waits for
@@ -34,10 +34,6 @@ std::size_t limit_of(const RankMap& map, const Tuning& tuning) {
   const std::size_t most = *std::max_element(on_node.begin(), on_node.end());
   return std::min({QuickPath::kMaxBytes, tuning.quick_bytes, tuning.pairs_bytes / pair_rounds(map.node_count),
                    most == 1 ? QuickPath::kMaxBytes : kMostRead / most});
-}
-
-std::size_t data_at(const QuickOp& op) {
-  return (quick_head_bytes(op) + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
 }
 
 std::size_t count_of(const QuickOp& op) {
@@ -203,7 +199,7 @@ bool HostQuickPath::meet(const QuickOp& op) {
   if (!spins_) {
     spins_ = shm_->spins();  // all ranks have reported their cores by now
   }
-  if (!local_->post(*spins_, kYieldsFor)) {
+  if (!local_->post(*spins_, kMeetsFor)) {
     return false;
   }
   const std::uint8_t* own = local_->box(shm_->local_rank());
@@ -239,7 +235,7 @@ Result<bool> HostQuickPath::run_with_node(const QuickOp& op, std::uint64_t numbe
   if (box == nullptr) {
     return decline(number);
   }
-  const std::size_t at = data_at(op);
+  const std::size_t at = quick_data_at(op);
   const bool brings_data = op.kind == OpKind::kAllreduce || (op.kind == OpKind::kBroadcast && op.root_index == rank_);
   if (op.size_bytes != 0 && brings_data) {
     std::memcpy(box + at, op.input, op.size_bytes);

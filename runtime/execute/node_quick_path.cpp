@@ -19,11 +19,6 @@ constexpr Duration kYieldsForShares = std::chrono::milliseconds(5);
 
 static_assert(kMaxQuickHead + kCacheLineBytes + QuickPath::kMaxBytes <= ShmRounds::kBoxBytes);
 
-// The offset of a box's data.
-std::size_t data_at(const QuickOp& op) {
-  return (quick_head_bytes(op) + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
-}
-
 std::size_t count_of(const QuickOp& op, std::size_t bytes) {
   return bytes / size_of(op.dtype);
 }
@@ -83,7 +78,7 @@ bool NodeQuickPath::run_whole(const QuickOp& op) {
   if (box == nullptr) {
     return false;
   }
-  const std::size_t at = data_at(op);
+  const std::size_t at = quick_data_at(op);
   const bool brings_data = op.kind == OpKind::kAllreduce || op.root_index == shm_->local_rank();
   if (op.size_bytes != 0 && brings_data) {
     std::memcpy(box + at, op.input, op.size_bytes);
@@ -131,7 +126,7 @@ bool NodeQuickPath::run_in_shares(const QuickOp& op) {
   if (box == nullptr) {
     return false;
   }
-  const std::size_t at = data_at(op);
+  const std::size_t at = quick_data_at(op);
   for (int rank = 0; rank < shm_->local_size(); ++rank) {
     const Range share = share_of(op, rank);
     const bool is_read = rank != shm_->local_rank() || op.prescale != 1.0;

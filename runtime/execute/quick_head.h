@@ -7,6 +7,7 @@
 
 #include "runtime/core/shape.h"
 #include "runtime/execute/quick_path.h"
+#include "runtime/link/shm_ring.h"
 
 namespace hvd {
 
@@ -16,6 +17,10 @@ inline constexpr std::size_t kMaxQuickHead =
 
 inline std::size_t quick_head_bytes(const QuickOp& op) {
   return kQuickHeadFields + op.shape.size_bytes() + op.name.size();
+}
+// The offset of the data in a box, after the head.
+inline std::size_t quick_data_at(const QuickOp& op) {
+  return (quick_head_bytes(op) + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
 }
 // `round` tells the rounds of one operation apart.
 void write_quick_head(std::uint8_t* to, const QuickOp& op, std::uint8_t round);
