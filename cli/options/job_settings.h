@@ -17,7 +17,7 @@ Result<launch::JobSpec> make_job(const Flags& flags);
 // Returns the path of the agent, which is installed beside hvdrun.
 Result<std::string> agent_path();
 
-// Of "local", "one" or "none", which the parsers let through.
+// Returns what the word means: "local", "one" or "none". The parsers let no other through.
 launch::GpuMode gpu_mode_of(const std::string& word);
 
 // Returns "NAME=value" entries.

@@ -20,8 +20,8 @@ constexpr std::size_t kFrameBytes = 256U << 10U;
 // Each file takes at least this much of a frame, because opening and making it costs more than its bytes.
 constexpr std::size_t kLeastRoom = kFrameBytes / 128;
 
-// Where data begins, at `offset` or after it, and where it ends again. A file system without holes says: here, and at
-// the end. The file may have become shorter.
+// Returns where data begins, at `offset` or after it, and where it ends again. A file system without holes says: here,
+// and at the end. The file may have become shorter.
 std::pair<std::uint64_t, std::uint64_t> next_data(const Fd& file, std::uint64_t offset, std::uint64_t end) {
   const off_t data = ::lseek(file.get(), static_cast<off_t>(offset), SEEK_DATA);
   if (data < 0) {

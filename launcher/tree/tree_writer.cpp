@@ -276,8 +276,8 @@ Result<void> TreeWriter::end_file(const TreeEntry& entry) {
   return {};
 }
 
-// What a new file gets of the rights that it asks for depends on these, the umask and the folder alone. So the system
-// is asked once for each that are asked for, and not for each file.
+// Returns the rights that the system gives a new file. They depend on the rights that are asked for, the umask and the
+// folder alone, so the system is asked once for each kind of rights, and not for each file.
 Result<mode_t> TreeWriter::rights_given(const TreeEntry& entry) {
   const auto known = rights_given_.find(entry.mode);
   if (known != rights_given_.end()) {

@@ -25,7 +25,7 @@ struct ClockMessage {
 };
 
 struct SurveyRequest {
-  // As a job's: environment, directory, command line. An empty directory: --sync brings it, with what lies in it.
+  // It has a job's environment, directory and command line. The directory is empty if --sync brings it.
   StartMessage start;
   std::vector<std::string> programs;  // the first that is there could run the job
   bool wants_mpirun = false;

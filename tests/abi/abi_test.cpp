@@ -60,6 +60,21 @@ hvd_op good_op() {
   return op;
 }
 
+// GoodGroup is two operations that can be done together; the result of the second one is in `more`.
+struct GoodGroup {
+  GoodGroup() {
+    second.name = "y";
+    second.output = more;
+  }
+  GoodGroup(const GoodGroup&) = delete;
+  GoodGroup& operator=(const GoodGroup&) = delete;
+
+  float more[4] = {};
+  hvd_op first = good_op();
+  hvd_op second = good_op();
+  const hvd_op* group[2] = {&first, &second};
+};
+
 const std::int32_t kTwoSplits[2] = {1, 3};
 const std::int32_t kNegativeSplit[1] = {-1};
 
@@ -319,12 +334,11 @@ TEST_CASE("many handles are finished in one call, and the first failure is told"
 
 TEST_CASE("a group that is executed leaves nothing to finish") {
   REQUIRE(hvd_init(nullptr) == HVD_OK);
-  hvd_op first = good_op();
-  hvd_op second = good_op();
-  second.name = "y";
-  float more[4] = {};
-  second.output = more;
-  const hvd_op* group[2] = {&first, &second};
+  GoodGroup good;
+  auto& more = good.more;
+  hvd_op& first = good.first;
+  hvd_op& second = good.second;
+  auto& group = good.group;
   const hvd_op alone = good_op();
   std::int64_t before = 0;
   REQUIRE(hvd_execute(nullptr, &alone, &before) == HVD_OK);
@@ -437,12 +451,11 @@ TEST_CASE("the memory of operations is set to that of tensors that fit") {
 
 TEST_CASE("a group is started whole or not at all") {
   REQUIRE(hvd_init(nullptr) == HVD_OK);
-  hvd_op first = good_op();
-  hvd_op second = good_op();
-  second.name = "y";
-  float more[4] = {};
-  second.output = more;
-  const hvd_op* group[2] = {&first, &second};
+  GoodGroup good;
+  auto& more = good.more;
+  hvd_op& first = good.first;
+  hvd_op& second = good.second;
+  auto& group = good.group;
   std::int64_t handles[2] = {0, 0};
   const auto refused = [&](std::int32_t count, const std::string& text) {
     CHECK(hvd_enqueue_group(nullptr, group, count, handles) == HVD_INVALID);

@@ -39,7 +39,7 @@ struct Registry {
 };
 Registry& registry();
 
-// Of this thread.
+// Both belong to the calling thread, as CUDA has them.
 std::vector<CUcontext>& current_contexts();
 CUstreamCaptureMode& capture_mode();
 
