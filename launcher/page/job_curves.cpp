@@ -78,6 +78,7 @@ std::size_t JobCurves::most_points() const {
 }
 
 void JobCurves::take(double at, const JobPicture& picture) {
+  latest_ = std::max(latest_, at);
   const bool has_told =
       std::any_of(picture.nodes.begin(), picture.nodes.end(), [](const NodeShown& node) { return node.is_sampled; });
   double bytes_per_s = 0;

@@ -32,6 +32,8 @@ class JobCurves {
   void take(double at, const JobPicture& picture);
 
   [[nodiscard]] const std::vector<double>& times() const { return times_; }
+  // Of the last picture, whether or not it has points of its own; 0: there was none.
+  [[nodiscard]] double latest() const { return latest_; }
   [[nodiscard]] const std::vector<NodeCurves>& nodes() const { return nodes_; }
   [[nodiscard]] const Curve& collective_bytes() const { return collective_bytes_; }  // a second, of the busiest rank
   [[nodiscard]] const Curve& printed_lines() const { return printed_lines_; }        // a second, of all ranks
@@ -49,6 +51,7 @@ class JobCurves {
   void halve();
   void take_node(NodeCurves& node, const NodeShown& shown) const;
 
+  double latest_ = 0;
   double step_ = 0;  // seconds between two points at least
   std::vector<double> times_;
   std::vector<NodeCurves> nodes_;

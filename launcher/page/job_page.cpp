@@ -97,7 +97,11 @@ struct Look {
 class PageWriter {
  public:
   PageWriter(const JobHistory& history, const JobCurves& curves)
-      : history_(history), curves_(curves), length_(std::max(history.latest(), 0.001)), ranks_(history.nodes().size()) {
+      : history_(history),
+        curves_(curves),
+        latest_(history.end() ? history.latest() : std::max(history.latest(), curves.latest())),
+        length_(std::max(latest_, 0.001)),
+        ranks_(history.nodes().size()) {
     for (const HistoryRank& rank : history_.ranks()) {
       if (static_cast<std::size_t>(rank.node) < ranks_.size()) {
         ranks_[static_cast<std::size_t>(rank.node)].push_back(rank.rank);
@@ -147,7 +151,7 @@ class PageWriter {
                                    : "failed") +
             "\">" + verdict() + "</span>\n<h1><code>" + escaped(command()) + "</code></h1>\n<p class=\"dim\">" +
             counted(history_.ranks().size(), "rank") + " on " + counted(hosts(), "host") + ", " +
-            duration_text(history_.latest()) + (end ? "" : " so far") + ", began " + escaped(history_.began());
+            duration_text(latest_) + (end ? "" : " so far") + ", began " + escaped(history_.began());
     if (end) {
       std::string counts = std::to_string(end->succeeded) + " succeeded";
       for (const auto& [count, what] : {std::pair(end->failed, " failed"), std::pair(end->lost, " lost"),
@@ -261,7 +265,7 @@ class PageWriter {
       write_bars(history_.ranks()[static_cast<std::size_t>(ranks[row])], static_cast<double>(row) * row_);
     }
     for (const HistorySpan& away : host.away) {
-      const double to = away.to.value_or(history_.latest());
+      const double to = away.to.value_or(latest_);
       out_ += rect("away", away.from, to, 0, height) + "<title>not reached for " + duration_text(to - away.from) +
               "</title></rect>\n";
     }
@@ -278,7 +282,7 @@ class PageWriter {
   void write_bars(const HistoryRank& rank, double top) {
     for (const HistoryProcess& process : rank.processes) {
       const Look look = look_of(rank, process);
-      const double to = process.time.to.value_or(history_.latest());
+      const double to = process.time.to.value_or(latest_);
       out_ += rect("b-" + std::string(look.name), process.time.from, to, top + 1, row_ - 2) + "<title>rank " +
               std::to_string(rank.rank) + " " + escaped(look.words) + ", " + duration_text(to - process.time.from) +
               "</title></rect>\n";
@@ -347,7 +351,8 @@ class PageWriter {
 
   const JobHistory& history_;
   const JobCurves& curves_;
-  const double length_;                  // of the job, in seconds
+  const double latest_;                  // moment of the job that is known, in seconds from its beginning
+  const double length_;                  // of the job as it is drawn: never 0
   std::vector<std::vector<int>> ranks_;  // of each node
   int row_ = 0;                          // the height of a rank's row, in pixels
   std::string out_;

@@ -13,6 +13,7 @@
 #include "launcher/page/job_history.h"
 #include "launcher/page/job_page.h"
 #include "launcher/page/page_file.h"
+#include "launcher/page/page_text.h"
 #include "tests/support/still_clock.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
@@ -161,6 +162,21 @@ TEST_CASE("a page names the failure first, and shows texts as texts") {
   CHECK(count(page, "class=\"b-first\"") == 1);
   CHECK(count(page, "class=\"b-after\"") == 2);
   CHECK(page.find("3 ranks on 2 hosts, 2.50 s") != std::string::npos);
+}
+
+TEST_CASE("the page of a running job lasts until the last look at it, that of an ended one until its end") {
+  JobCurves curves;
+  JobPicture picture;
+  picture.nodes.resize(1);
+  curves.take(400, picture);
+  const auto lasts = [](const std::string& page, double seconds, const std::string& after) {
+    return page.find(duration_text(seconds) + after) != std::string::npos;
+  };
+  JobHistory history = history_of({started(), rank_started(100, 0, 0)});
+  CHECK(lasts(job_page(history), history.latest(), " so far, began"));
+  CHECK(lasts(job_page(history, curves), 400, " so far, began"));
+  history.add(kEnded);
+  CHECK(lasts(job_page(history, curves), history.latest(), ", began"));
 }
 
 TEST_CASE("a job of 1,000 ranks that start anew for a day has a page of at most 5 MB") {
