@@ -205,6 +205,11 @@ std::optional<RuntimeSample> ActivityReader::read(pid_t root, const std::vector<
   return sample;
 }
 
+RuntimeSample ActivityReader::past(pid_t root) const {
+  const auto found = pages_.find(root);
+  return found == pages_.end() ? RuntimeSample() : found->second.past;
+}
+
 void ActivityReader::keep(const std::vector<pid_t>& roots) {
   std::erase_if(pages_, [&roots](const auto& entry) {
     return std::find(roots.begin(), roots.end(), entry.first) == roots.end();

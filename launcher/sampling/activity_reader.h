@@ -20,6 +20,9 @@ class ActivityReader {
   // `processes` are those of the rank whose process is `root`. Returns nullopt if none of them has opened libhvd, as
   // far as is known: a rank without a page is looked at ever more seldom, up to every 16th call.
   std::optional<RuntimeSample> read(pid_t root, const std::vector<pid_t>& processes);
+  // What the rank has counted in pages that it has closed: a rank that has left libhvd, or is about to end, has none
+  // open.
+  [[nodiscard]] RuntimeSample past(pid_t root) const;
   // Forgets all roots but these.
   void keep(const std::vector<pid_t>& roots);
 

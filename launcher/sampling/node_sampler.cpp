@@ -34,8 +34,8 @@ void NodeSampler::sample() {
   for (const auto& [rank, pid] : ranks) {
     const Usage& used = usage.at(pid);
     const auto runtime = activity_.read(pid, usage_.tree(pid));
-    message.ranks.push_back(
-        {rank, used.processes, used.cpu_ms, used.memory_bytes, runtime.has_value(), runtime.value_or(RuntimeSample())});
+    message.ranks.push_back({rank, used.processes, used.cpu_ms, used.memory_bytes, runtime.has_value(),
+                             runtime ? *runtime : activity_.past(pid)});
   }
   activity_.keep(pids);
   if (gpus_ != nullptr) {

@@ -129,7 +129,7 @@ json json_of(const RankShown& rank) {
                    {"memory_bytes", rank.used.memory_bytes},
                    {"processes", rank.used.processes}});
   }
-  if (rank.is_sampled && rank.used.has_runtime) {
+  if (rank.is_sampled && (rank.used.has_runtime || !rank.used.runtime.kinds.empty())) {
     const RuntimeSample& runtime = rank.used.runtime;
     json kinds = json::object();
     for (const OperationSample& counts : runtime.kinds) {

@@ -49,8 +49,8 @@ struct RankSample {
   std::int32_t processes = 0;
   std::uint64_t cpu_ms = 0;        // used so far, in user and kernel mode
   std::uint64_t memory_bytes = 0;  // resident; what processes share counts for each
-  bool has_runtime = false;        // it has opened libhvd, which writes what `runtime` says
-  RuntimeSample runtime;
+  bool has_runtime = false;        // it has libhvd open, which writes what `runtime` says
+  RuntimeSample runtime;           // not open: what it has counted before
 
   static void fields(auto& m, auto& walk) {
     walk(m.rank, m.processes, m.cpu_ms, m.memory_bytes, m.has_runtime, m.runtime);

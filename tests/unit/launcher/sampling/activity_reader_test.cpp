@@ -87,17 +87,20 @@ TEST_CASE("a rank that leaves its job and joins it again goes on counting, and n
   auto activity = std::make_unique<Activity>(0);
   activity->add({OpKind::kAllreduce, 5, 50, 0, 0, 0});
   CHECK(read(reader)->operations == 5);
+  CHECK(reader.past(::getpid()).operations == 0);
+  activity->add({OpKind::kAllreduce, 1, 10, 0, 0, 0});
   activity.reset();
   CHECK(!read(reader));
+  CHECK(reader.past(::getpid()).operations == 6);  // all of them, also what came after the last look
   Activity next(0);
   next.add({OpKind::kAllreduce, 2, 20, 0, 0, 0});
   next.add({OpKind::kAllgather, 1, 8, 0, 0, 0});
   const auto sample = read(reader);
   REQUIRE(sample);
-  CHECK(sample->operations == 8);
-  CHECK(sample->bytes == 78);
+  CHECK(sample->operations == 9);
+  CHECK(sample->bytes == 88);
   REQUIRE(sample->kinds.size() == 2);
-  CHECK((sample->kinds[0].kind == "allreduce" && sample->kinds[0].operations == 7 && sample->kinds[0].bytes == 70));
+  CHECK((sample->kinds[0].kind == "allreduce" && sample->kinds[0].operations == 8 && sample->kinds[0].bytes == 80));
   CHECK((sample->kinds[1].kind == "allgather" && sample->kinds[1].operations == 1));
   reader.keep({});
   CHECK(read(reader)->operations == 3);
