@@ -1,7 +1,5 @@
 #include "runtime/backend/cpu_backend.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -19,24 +17,11 @@ std::vector<StreamPeer> leader_peers(Mesh& mesh) {
   const RankMap& map = mesh.map();
   std::vector<StreamPeer> peers;
   for (int node = 0; node < map.node_count; ++node) {
-    const auto leader = std::find(map.node_of_rank.begin(), map.node_of_rank.end(), node) - map.node_of_rank.begin();
-    peers.push_back(StreamPeer{mesh.data_fd(node),
-                               "node " + std::to_string(node) + " (rank " + std::to_string(leader) + ")",
-                               &mesh.data_counts(node), "rank " + std::to_string(map.rank), mesh.data_seal(node)});
+    HostLink::Ends ends = mesh.ends_of(node);
+    peers.push_back(StreamPeer{mesh.data_fd(node), std::move(ends.there), &mesh.data_counts(node), std::move(ends.here),
+                               mesh.data_seal(node)});
   }
   return peers;
-}
-
-bool has_core_to_spare() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 1;
-}
-
-// If there are more ranks than cores, polling may keep another rank from running, or the program's other threads.
-Looks looks_of(const Mesh& mesh) {
-  const bool may_look = mesh.shm() == nullptr ? has_core_to_spare() : mesh.shm()->spins() > 0;
-  return Looks(may_look ? Looks::kMost : 0);
 }
 
 constexpr std::size_t kMaxSegments = 16;
@@ -155,7 +140,7 @@ CpuBackend::CpuBackend(Mesh& mesh, const Tuning& tuning)
     : map_(mesh.map()),
       segment_bytes_(tuning.segment_bytes),
       node_(mesh.shm().get(), tuning),
-      leaders_(leader_peers(mesh), map_.node_index, looks_of(mesh), tuning) {}
+      leaders_(leader_peers(mesh), map_.node_index, looks_beside(mesh.shm().get()), tuning) {}
 
 void CpuBackend::trace_to(StageSink* sink) {
   sink_ = map_.node_count > 1 ? sink : nullptr;

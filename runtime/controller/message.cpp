@@ -309,6 +309,12 @@ void append_abort(std::string& out, std::string_view cause) {
   append_frame(out, kSpec, control_wire::kAbort, ByteWriter().text(cause.substr(0, kMaxCauseBytes)).str());
 }
 
+void append_answer(std::string& out, const AnswerCall& call) {
+  ByteWriter body;
+  body.i32(call.process_set).u64(call.round).u8(static_cast<std::uint8_t>(call.kind)).text(call.name);
+  append_frame(out, kSpec, control_wire::kAnswer, body.str());
+}
+
 Result<std::vector<Request>> decode_requests(std::string_view body) {
   ByteReader in(body);
   const std::uint32_t count = in.count(kMinRequestBytes);
@@ -353,6 +359,20 @@ Result<std::string> decode_abort(std::string_view body) {
     return malformed("cause of an abort");
   }
   return cause;
+}
+
+Result<AnswerCall> decode_answer(std::string_view body) {
+  ByteReader in(body);
+  AnswerCall call;
+  call.process_set = in.i32();
+  call.round = in.u64();
+  const std::uint8_t kind = in.u8();
+  call.name = in.text();
+  if (!in.finished() || call.process_set < 0 || !is_op_kind(kind) || !is_name(call.name)) {
+    return malformed("call for an answer");
+  }
+  call.kind = static_cast<OpKind>(kind);
+  return call;
 }
 
 }  // namespace hvd

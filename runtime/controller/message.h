@@ -6,6 +6,9 @@
 //   rank -> coordinator   Leave     (empty)                           (this rank wants to shut down)
 //   coordinator -> rank   Responses u32 n, n x response               (all ranks do these now, in this order)
 //   coordinator -> rank   Shutdown  i32 rank                          (in order after the responses before it)
+//   both ways             Answer    i32 process set, u64 round,       (every leader answers this round of the set's
+//                                   u8 kind, text name                 quick path; the coordinator relays it to them.
+//                                                                     Kind and name are those of what waits)
 //   both ways             Abort     text cause                        (the job is over; the coordinator relays it)
 //   both ways             Goodbye   (empty)                           (all is done; end of file follows)
 //
@@ -38,7 +41,7 @@ namespace control_wire {
 
 // The version rises with any change of these messages. It also rises with any change of what data connections carry,
 // because those have no version of their own: ranks of two versions must not work together.
-inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 6, 16U << 20U, "control"};
+inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 7, 16U << 20U, "control"};
 
 inline constexpr std::uint16_t kRequests = 1;
 inline constexpr std::uint16_t kResponses = 2;
@@ -46,6 +49,7 @@ inline constexpr std::uint16_t kLeave = 3;
 inline constexpr std::uint16_t kShutdown = 4;
 inline constexpr std::uint16_t kAbort = 5;
 inline constexpr std::uint16_t kGoodbye = 6;
+inline constexpr std::uint16_t kAnswer = 10;  // 7 to 9: known_wire.h
 
 inline constexpr std::size_t kMaxNameBytes = 1024;
 // Longer causes are cut off: a cause must always fit into a frame and a line.
@@ -120,11 +124,22 @@ struct Response {
   bool operator==(const Response&) const = default;
 };
 
+// AnswerCall means "a leader waits with this operation for the answers of a round" (link/host_rounds.h).
+struct AnswerCall {
+  std::int32_t process_set = 0;
+  std::uint64_t round = 0;
+  OpKind kind = OpKind::kAllreduce;
+  std::string name;
+
+  bool operator==(const AnswerCall&) const = default;
+};
+
 // Appends as many frames as the batch needs; none for an empty one.
 void append_requests(std::string& out, const std::vector<Request>& batch);
 void append_responses(std::string& out, std::span<const Response> batch);
 void append_shutdown(std::string& out, int rank);
 void append_abort(std::string& out, std::string_view cause);
+void append_answer(std::string& out, const AnswerCall& call);
 
 // The error for a frame that no rank of this version writes; `what` is the part that is wrong.
 Error malformed(const char* what);
@@ -136,5 +151,6 @@ Result<std::vector<Request>> decode_requests(std::string_view body);
 Result<std::vector<Response>> decode_responses(std::string_view body, int size);
 Result<int> decode_shutdown(std::string_view body, int size);
 Result<std::string> decode_abort(std::string_view body);
+Result<AnswerCall> decode_answer(std::string_view body);
 
 }  // namespace hvd

@@ -91,6 +91,17 @@ std::size_t ControlChannel::send_to(const std::vector<int>& ranks, std::string_v
   return peers;
 }
 
+std::size_t ControlChannel::send_to_idle(const std::vector<int>& ranks, std::string_view frames) {
+  std::size_t peers = 0;
+  for (const auto& link : links_) {
+    if (link->unsent() == 0 && std::binary_search(ranks.begin(), ranks.end(), link->rank)) {
+      send(*link, frames);
+      ++peers;
+    }
+  }
+  return peers;
+}
+
 void ControlChannel::send(Link& link, std::string_view frames) {
   if (link.is_output_closed) {
     return;

@@ -57,6 +57,9 @@ class ControlChannel {
   std::size_t send(std::string_view frames);
   // Sends to those of the peers that are among these ranks.
   std::size_t send_to(const std::vector<int>& ranks, std::string_view frames);
+  // Sends to those of these ranks that have taken all that was sent before. The others get nothing, so that messages
+  // which are repeated do not pile up for a rank that is stopped.
+  std::size_t send_to_idle(const std::vector<int>& ranks, std::string_view frames);
   // Takes in what is in the rings, without waiting and without a system call. Returns true if there was anything.
   bool poll();
   // Call before the loop may sleep: from now on peers have to wake this rank. Returns false if something has arrived,

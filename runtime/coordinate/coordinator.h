@@ -74,6 +74,7 @@ class Coordinator {
   [[nodiscard]] bool has_incomplete() const;
   [[nodiscard]] std::vector<Incomplete> incomplete() const;
 
+  [[nodiscard]] bool has_set(int process_set) const { return sets_.contains(process_set); }
   // The ranks that have to receive a response for this set.
   [[nodiscard]] const std::vector<int>& ranks_of(int process_set) const;
 

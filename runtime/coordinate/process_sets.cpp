@@ -5,6 +5,8 @@
 
 #include "runtime/backend/cpu_backend.h"
 #include "runtime/coordinate/solo_backend.h"
+#include "runtime/execute/host_quick_path.h"
+#include "runtime/execute/node_quick_path.h"
 #include "runtime/rendezvous/subset_store.h"
 
 namespace hvd {
@@ -47,14 +49,30 @@ ProcessSets::ProcessSets(const Settings& settings, SetTable& table, Counters& co
   all.executor.emplace(settings_.map, ranks, settings_.backend);
   all.counters = counters_.of(0);
   all.bits.emplace(0, settings_.map.size);
-  table_.put(0, std::move(ranks), settings_.map, quick_path_of(settings_.mesh), all.counters);
+  all.quick = quick_path_of(0, settings_.mesh);
+  table_.put(0, std::move(ranks), settings_.map, all.quick, all.counters);
 }
 
-// Returns null if the ranks of the mesh are on several nodes, or if there is only one.
-std::shared_ptr<QuickPath> ProcessSets::quick_path_of(const Mesh* mesh) const {
-  const bool is_possible = mesh != nullptr && mesh->map().node_count == 1 && mesh->shm() != nullptr &&
-                           (settings_.maker == nullptr || settings_.maker->keeps_quick_path());
-  return is_possible ? std::make_shared<QuickPath>(mesh->shm(), settings_.tuning) : nullptr;
+// Returns null if there is only one rank, or too many nodes.
+std::shared_ptr<QuickPath> ProcessSets::quick_path_of(int number, const Mesh* mesh) const {
+  if (mesh == nullptr || mesh->map().size == 1 ||
+      (settings_.maker != nullptr && !settings_.maker->keeps_quick_path())) {
+    return nullptr;
+  }
+  const int nodes = mesh->map().node_count;
+  if (nodes == 1) {
+    return std::make_shared<NodeQuickPath>(mesh->shm(), settings_.tuning);
+  }
+  if (nodes > HostRounds::kMostNodes || settings_.calls == nullptr) {
+    return nullptr;
+  }
+  return std::make_shared<HostQuickPath>(HostQuickPath::Place{number, mesh->map(), mesh->shm(), mesh->rounds()},
+                                         settings_.tuning, *settings_.calls);
+}
+
+Result<void> ProcessSets::answer(const AnswerCall& call) const {
+  const auto set = sets_.find(call.process_set);
+  return set == sets_.end() || set->second.quick == nullptr ? Result<void>() : set->second.quick->answer(call.round);
 }
 
 Result<ProcessSet*> ProcessSets::add(int number, const std::vector<int>& ranks, Timeline* timeline,
@@ -71,6 +89,10 @@ Result<ProcessSet*> ProcessSets::add(int number, const std::vector<int>& ranks, 
     } else {
       MeshOptions options = settings_.mesh_options;
       options.has_control = false;
+      options.in_job.ranks = ranks;
+      for (const int rank : ranks) {
+        options.in_job.nodes.push_back(settings_.map.node_of_rank[static_cast<std::size_t>(rank)]);
+      }
       HVD_TRY_ASSIGN(set.mesh, Mesh::join(*map, store, options, settings_.log, deadline));
       HVD_TRY_ASSIGN(set.backend, make_backend(settings_.maker.get(), settings_.tuning, number, ranks, *set.mesh));
     }
@@ -81,11 +103,15 @@ Result<ProcessSet*> ProcessSets::add(int number, const std::vector<int>& ranks, 
     set.counters = counters_.of(number);
     set.bits.emplace(number, map->size);
   }
-  table_.put(number, ranks, map, quick_path_of(set.mesh.get()), set.counters);
+  set.quick = quick_path_of(number, set.mesh.get());
+  table_.put(number, ranks, map, set.quick, set.counters);
   return &sets_.emplace(number, std::move(set)).first->second;
 }
 
 void ProcessSets::remove(int number) {
+  if (const auto set = sets_.find(number); set != sets_.end() && set->second.quick != nullptr) {
+    set->second.quick->retire();
+  }
   table_.remove(number);
   sets_.erase(number);
   counters_.remove(number);

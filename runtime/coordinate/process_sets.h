@@ -12,8 +12,10 @@
 #include "runtime/backend/backend.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
+#include "runtime/controller/message.h"
 #include "runtime/coordinate/bit_requests.h"
 #include "runtime/coordinate/set_table.h"
+#include "runtime/core/tuning.h"
 #include "runtime/execute/executor.h"
 #include "runtime/link/mesh.h"
 #include "runtime/observe/counters.h"
@@ -22,12 +24,15 @@
 
 namespace hvd {
 
+class QuickCalls;
+
 struct ProcessSet {
   std::unique_ptr<Mesh> mesh{};  // null in the set of all ranks, whose mesh is the job's, and in a set of one rank
   std::unique_ptr<Backend> backend{};       // null in the set of all ranks
   std::optional<Executor> executor{};       // none: this rank is not a member, and has none of what follows
   std::shared_ptr<SetCounters> counters{};  // shared with the threads that read it
   std::optional<BitRequests> bits{};
+  std::shared_ptr<QuickPath> quick{};  // null: there is none. Shared with the threads that use it
 };
 
 class ProcessSets {
@@ -42,6 +47,7 @@ class ProcessSets {
     Backend& backend;                     // of all ranks
     Store* store = nullptr;
     Log& log;
+    QuickCalls* calls = nullptr;  // null: there are no quick paths between hosts
   };
   // Makes the set of all ranks.
   ProcessSets(const Settings& settings, SetTable& table, Counters& counters);
@@ -69,9 +75,12 @@ class ProcessSets {
   // since the next step in the order may be of this set.
   Result<ProcessSet*> add(int number, const std::vector<int>& ranks, Timeline* timeline, Interrupt& interrupt);
   void remove(int number);
+  // Answers the round for this rank's node, if it leads one and its rank is not at work on it. Nothing happens for a
+  // set that is not here yet; the caller calls again.
+  Result<void> answer(const AnswerCall& call) const;
 
  private:
-  [[nodiscard]] std::shared_ptr<QuickPath> quick_path_of(const Mesh* mesh) const;
+  [[nodiscard]] std::shared_ptr<QuickPath> quick_path_of(int number, const Mesh* mesh) const;
 
   const Settings settings_;
   SetTable& table_;

@@ -9,12 +9,12 @@ constexpr unsigned kDecisionsPerLook = 1024;
 
 }  // namespace
 
-StallTimer::StallTimer(StallOptions options, EventLoop& loop, const Coordinator& coordinator, Log& log,
-                       std::function<void(const Error&)> on_end)
-    : loop_(loop), coordinator_(coordinator), log_(log), on_end_(std::move(on_end)), watch_(options) {}
+StallTimer::StallTimer(StallOptions options, EventLoop& loop, const Coordinator& coordinator, AnswerCalls& calls,
+                       Log& log, std::function<void(const Error&)> on_end)
+    : loop_(loop), coordinator_(coordinator), calls_(calls), log_(log), on_end_(std::move(on_end)), watch_(options) {}
 
 void StallTimer::arm() {
-  if (timer_ == 0 && !is_stopped_ && coordinator_.has_incomplete()) {
+  if (timer_ == 0 && !is_stopped_ && (coordinator_.has_incomplete() || calls_.has_any(clock_.now()))) {
     timer_ = loop_.after(std::max(Duration::zero(), next_look_ - clock_.now()), [this] {
       timer_ = 0;
       look();
@@ -42,7 +42,9 @@ void StallTimer::look() {
     return;
   }
   next_look_ = now + watch_.period();
-  const StallWatch::Finding finding = watch_.look(now, coordinator_.incomplete());
+  std::vector<Incomplete> incomplete = coordinator_.incomplete();
+  calls_.add_to(incomplete, coordinator_, now);
+  const StallWatch::Finding finding = watch_.look(now, incomplete);
   if (!finding.warning.empty()) {
     log_.write(LogLevel::kWarning, finding.warning);
   }

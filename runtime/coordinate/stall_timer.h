@@ -1,12 +1,13 @@
-// StallTimer decides when the coordinator looks for tensors that some ranks never ask for (observe/stall_watch.h). An
-// engine that is awake looks by itself. A timer exists only while it sleeps and something is incomplete, so an idle
-// engine is not woken.
-// Thread: engine only, on the coordinator.
+// StallTimer decides when the coordinator looks for tensors that some ranks never ask for (observe/stall_watch.h), and
+// for rounds that some node never answers (answer_calls.h). An engine that is awake looks by itself. A timer exists
+// only while it sleeps and something is incomplete, so an idle engine is not woken. Thread: engine only, on the
+// coordinator.
 #pragma once
 
 #include <functional>
 
 #include "runtime/base/log.h"
+#include "runtime/coordinate/answer_calls.h"
 #include "runtime/coordinate/coordinator.h"
 #include "runtime/io/event_loop.h"
 #include "runtime/observe/stall_watch.h"
@@ -16,7 +17,7 @@ namespace hvd {
 class StallTimer {
  public:
   // `on_end` is called with the error if the job must end.
-  StallTimer(StallOptions options, EventLoop& loop, const Coordinator& coordinator, Log& log,
+  StallTimer(StallOptions options, EventLoop& loop, const Coordinator& coordinator, AnswerCalls& calls, Log& log,
              std::function<void(const Error&)> on_end);
 
   // Call before the engine sleeps, and when it is awake again.
@@ -34,6 +35,7 @@ class StallTimer {
 
   EventLoop& loop_;
   const Coordinator& coordinator_;
+  AnswerCalls& calls_;
   Log& log_;
   const std::function<void(const Error&)> on_end_;
   const SteadyClock clock_;

@@ -56,7 +56,7 @@ void StepSource::open_coordinator(const Settings& settings, std::function<void(c
                           }
                         }});
   if (parts_.map.size > 1 && StallWatch(settings.stall).is_on()) {
-    stall_timer_.emplace(settings.stall, parts_.loop, *coordinator_, parts_.log, std::move(on_stall));
+    stall_timer_.emplace(settings.stall, parts_.loop, *coordinator_, answer_calls_, parts_.log, std::move(on_stall));
   }
   if (options.autotune.is_on) {
     autotune_log_.emplace(settings.autotune_log, parts_.map.node_count > 1, options.cache_capacity > 0, parts_.log);
@@ -127,6 +127,10 @@ Result<void> StepSource::take_from_rank(int rank, const Frame& frame) {
     announce_end(rank);
     return {};
   }
+  if (frame.type == control_wire::kAnswer) {
+    HVD_TRY_ASSIGN(const AnswerCall call, decode_answer(frame.body));
+    return call_for(rank, call);
+  }
   if (frame.type == control_wire::kBits) {
     HVD_TRY(decode_bits(frame.body, bits_in_));
     return is_end_announced_ ? Result<void>() : coordinator_->add_known(rank, bits_in_);
@@ -136,6 +140,32 @@ Result<void> StepSource::take_from_rank(int rank, const Frame& frame) {
   }
   HVD_TRY_ASSIGN(std::vector<Request> requests, decode_requests(frame.body));
   return ask(rank, std::move(requests));
+}
+
+// A leader that calls gets its own call back too: it may have answered a round by now, of which a partner has not
+// heard.
+Result<void> StepSource::call_for(int rank, const AnswerCall& call) {
+  std::vector<int> to = {0};
+  if (is_coordinator()) {
+    // A set that is removed has no rounds any more, on no rank that waits.
+    if (!coordinator_->has_set(call.process_set) || !answer_calls_.note(rank, call, parts_.loop.clock().now())) {
+      return {};
+    }
+    to = answer_calls_.leaders_among(coordinator_->ranks_of(call.process_set));
+  }
+  frames_.clear();
+  append_answer(frames_, call);
+  const std::size_t peers = channel_->send_to_idle(to, frames_);
+  parts_.counters.note_sent(peers, peers * frames_.size());
+  return is_coordinator() && to.front() == 0 ? answer(call) : Result<void>();
+}
+
+// Where the program has asked for the set's removal, other ranks may have left the set already.
+Result<void> StepSource::answer(const AnswerCall& call) {
+  auto answered = parts_.sets.answer(call);
+  const bool is_explained =
+      !answered.ok() && answered.error().code() == Code::kLostPeer && parts_.queue.has_ended(call.process_set);
+  return is_explained ? Result<void>() : answered;
 }
 
 // Coordinator: adds a rank's requests. A request that comes after the end was announced is dropped; it fails on its own
@@ -158,6 +188,10 @@ Result<void> StepSource::take_from_coordinator(const Frame& frame) {
     HVD_TRY_ASSIGN(const int by_rank, decode_shutdown(frame.body, parts_.map.size));
     steps_.push().shutdown_by = by_rank;
     return {};
+  }
+  if (frame.type == control_wire::kAnswer) {
+    HVD_TRY_ASSIGN(const AnswerCall call, decode_answer(frame.body));
+    return answer(call);
   }
   if (frame.type == control_wire::kHits) {
     HVD_TRY(decode_hits(frame.body, hits_in_));

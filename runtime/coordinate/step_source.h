@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/base/log.h"
+#include "runtime/coordinate/answer_calls.h"
 #include "runtime/coordinate/autotune_log.h"
 #include "runtime/coordinate/control_channel.h"
 #include "runtime/coordinate/coordinator.h"
@@ -55,6 +56,8 @@ class StepSource {
   void ask_for_submissions();
   // A frame of this rank's has arrived that is about steps. The error says what is wrong with it.
   Result<void> take(int rank, const Frame& frame);
+  // A thread of this rank waits for the answers of a round: the coordinator passes the call on to the set's leaders.
+  Result<void> call_for(const AnswerCall& call) { return call_for(parts_.map.rank, call); }
   // On the coordinator: decides what is next. Without effect elsewhere.
   void decide();
   // The same for sets of which this rank is not a member, while it runs a step.
@@ -72,7 +75,7 @@ class StepSource {
   void stay_awake();
 
  private:
-  explicit StepSource(const Parts& parts) : parts_(parts) {}
+  explicit StepSource(const Parts& parts) : parts_(parts), answer_calls_(parts.map) {}
   Result<void> open_channel(ControlChannel::Handlers handlers);
   void open_coordinator(const Settings& settings, std::function<void(const Error&)> on_stall);
   [[nodiscard]] bool is_coordinator() const { return parts_.map.rank == 0; }
@@ -81,6 +84,8 @@ class StepSource {
   void send_frames();
   Result<void> take_from_rank(int rank, const Frame& frame);
   Result<void> take_from_coordinator(const Frame& frame);
+  Result<void> call_for(int rank, const AnswerCall& call);
+  Result<void> answer(const AnswerCall& call);
   Result<void> ask(int rank, std::vector<Request> requests);
   Result<void> take_hits(const KnownHits& hits);
   Result<void> remember(int process_set, std::span<const Remembered> news);
@@ -91,6 +96,7 @@ class StepSource {
   const Parts parts_;
   std::unique_ptr<ControlChannel> channel_;
   std::unique_ptr<Coordinator> coordinator_;  // on rank 0
+  AnswerCalls answer_calls_;                  // on rank 0
   std::optional<StallTimer> stall_timer_;     // on rank 0, unless it is off
   std::optional<AutotuneLog> autotune_log_;   // on rank 0, if it searches
   StepRing steps_;

@@ -18,7 +18,7 @@
 namespace hvd {
 
 struct Tuning {
-  // Within a node (execute/quick_path.h), the calling threads themselves do an allreduce of at most this size ...
+  // The calling threads themselves (execute/quick_path.h) do an allreduce of at most this size, within a node ...
   std::size_t quick_bytes = 128U << 10U;
   // ... in one round if it is at most quick_whole_bytes and all ranks' data together at most quick_read_bytes;
   // otherwise in two.

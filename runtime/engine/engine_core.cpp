@@ -29,10 +29,10 @@ ShmSegment* shm_of(const EngineCore::Parts& parts) {
   return parts.mesh == nullptr ? nullptr : parts.mesh->shm().get();
 }
 
-ProcessSets::Settings set_settings(const EngineCore::Parts& parts) {
+ProcessSets::Settings set_settings(const EngineCore::Parts& parts, QuickCalls& calls) {
   const EngineOptions& options = parts.options;
   return {parts.map,        options.mesh,   options.tuning,    options.backends, options.set_timeout,
-          parts.mesh.get(), *parts.backend, parts.store.get(), *parts.log};
+          parts.mesh.get(), *parts.backend, parts.store.get(), *parts.log,       &calls};
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ EngineCore::EngineCore(Parts parts)
     : parts_(std::move(parts)),
       counters_(parts_.map.rank),
       buffers_(shm_of(parts_)),
-      sets_(set_settings(parts_), set_table_, counters_) {}
+      sets_(set_settings(parts_, quick_relay_), set_table_, counters_) {}
 
 Result<std::unique_ptr<EngineCore>> EngineCore::create(Parts parts, std::function<void()> wake) {
   std::unique_ptr<EngineCore> core(new EngineCore(std::move(parts)));
@@ -52,6 +52,7 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(Parts parts, std::functio
 Result<void> EngineCore::open(std::function<void()> wake) {
   HVD_TRY_ASSIGN(queue_, SubmitQueue::create(counters_.activity()));
   HVD_TRY_ASSIGN(loop_, EventLoop::create(clock_));
+  quick_relay_.open(*queue_, wake);
   HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
   HVD_TRY(loop_->watch(queue_->timer_fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
   if (parts_.map.rank == 0) {
@@ -110,13 +111,20 @@ Result<void> EngineCore::submit(std::span<OpRef> ops) {
 }
 
 bool EngineCore::try_quick(const SetPlace& set, int process_set, const QuickOp& op) {
-  if (set.quick == nullptr || !queue_->enter_alone(process_set, op.name)) {
+  if (set.quick == nullptr || !queue_->enter_alone(process_set, op)) {
     return false;
   }
   const bool is_timed = set.counters->times_quick(op.kind);
   const bool is_traced = trace_.is_on();
   const std::uint64_t began = is_timed || is_traced ? ticks_now() : 0;
-  const bool is_done = set.quick->try_run(op);
+  const auto tried = set.quick->try_run(op);
+  // A set that is being removed here may be gone on other ranks; then the operation is refused.
+  const bool is_explained = !tried.ok() && tried.error().code() == Code::kLostPeer && queue_->has_ended(process_set);
+  if (!tried.ok() && !is_explained) {
+    const std::string name = op.name.empty() ? noname_of(op.kind, op.noname) : std::string(op.name);
+    quick_relay_.fail(tried.error().with_context(std::string(name_of(op.kind)) + " '" + name + "'"));
+  }
+  const bool is_done = tried.ok() && tried.value();
   if (is_done && is_traced) {
     trace_.quick(process_set, op, began);
   }
@@ -135,18 +143,30 @@ void EngineCore::note_sleep() {
 void EngineCore::on_wake() {
   queue_->quiet();
   source_->ask_for_submissions();
-  if (const auto failed = devices_->plane().take_error()) {
-    const Error why = failed->with_context("rank " + std::to_string(parts_.map.rank));
-    why.code() == Code::kLostPeer ? ending_->suspect(why) : ending_->fail(why);
+  const int self = parts_.map.rank;
+  end_for(devices_->plane().take_error(), self);
+  end_for(quick_relay_.take_error(), self);
+  for (const AnswerCall& call : quick_relay_.take()) {
+    if (const auto called = source_->call_for(call); !called.ok()) {
+      end_for(called.error(), self);
+    }
   }
   if (is_leaving_.load()) {
     ending_->leave();
   }
 }
 
+// Ends the job if something has failed. A lost connection often has a cause that is about to be known.
+void EngineCore::end_for(const std::optional<Error>& failed, int by) {
+  if (failed) {
+    const Error why = failed->with_context("rank " + std::to_string(by));
+    why.code() == Code::kLostPeer ? ending_->suspect(why) : ending_->fail(why);
+  }
+}
+
 void EngineCore::on_frame(int rank, const Frame& frame) {
   if (auto taken = take_frame(rank, frame); !taken.ok()) {
-    ending_->fail(taken.error().with_context("rank " + std::to_string(rank)));
+    end_for(taken.error(), rank);
   }
 }
 

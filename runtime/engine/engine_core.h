@@ -22,6 +22,7 @@
 #include "runtime/engine/device_work.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/job_ending.h"
+#include "runtime/engine/quick_relay.h"
 #include "runtime/engine/shared_buffers.h"
 #include "runtime/engine/step_runner.h"
 #include "runtime/execute/submit_queue.h"
@@ -88,6 +89,7 @@ class EngineCore final : public Interrupt {
   [[nodiscard]] StepSource::Settings source_settings() const;
   [[nodiscard]] DevicePlane::Settings device_settings() const;
   void on_wake();
+  void end_for(const std::optional<Error>& failed, int by);
   void on_frame(int rank, const Frame& frame);
   Result<void> take_frame(int rank, const Frame& frame);
 
@@ -102,6 +104,7 @@ class EngineCore final : public Interrupt {
   SetTable set_table_;
   SharedBuffers buffers_;
   OperationTrace trace_;
+  QuickRelay quick_relay_{*this};
   // engine only
   ProcessSets sets_;
   std::unique_ptr<PendingOps> pending_;

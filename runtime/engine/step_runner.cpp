@@ -31,6 +31,7 @@ void StepRunner::run_response(const Response& response, std::uint64_t known_at) 
     return;
   }
   if (response.is_error()) {
+    note_step(*set);
     set->counters->add_failures(ops.value().size());
     parts_.pending.finish(ops.value(), Error(static_cast<Code>(response.error_code), response.error));
     return;
@@ -38,8 +39,15 @@ void StepRunner::run_response(const Response& response, std::uint64_t known_at) 
   run_ops(*set, response, ops.value(), known_at);
 }
 
+void StepRunner::note_step(const ProcessSet& set) {
+  if (set.quick != nullptr) {
+    set.quick->note_step();
+  }
+}
+
 void StepRunner::run_ops(ProcessSet& set, const Response& response, std::span<PendingOp* const> ops,
                          std::uint64_t known_at) {
+  note_step(set);
   const std::uint64_t began = ticks_now();
   const std::shared_ptr<SetCounters> counters = set.counters;  // a change may end the set
   if (response.is_device) {

@@ -37,6 +37,7 @@ class StepRunner {
  private:
   void run_response(const Response& response, std::uint64_t known_at);
   void run_ops(ProcessSet& set, const Response& response, std::span<PendingOp* const> ops, std::uint64_t known_at);
+  static void note_step(const ProcessSet& set);
   Result<void> change(const Response& response, PendingOp& op);
   void fail(const Error& error, const Response& response, std::span<PendingOp* const> ops);
 

@@ -42,7 +42,7 @@ Result<void> SubmitQueue::push(std::span<OpRef> ops) {
   }
   for (auto op = ops.begin(); op != ops.end(); ++op) {
     const std::string& name = (*op)->what.name;
-    const bool is_done_alone = alone_ == name && alone_set_ == process_set;
+    const bool is_done_alone = alone_ != nullptr && alone_->name == name && alone_set_ == process_set;
     const Asked asked{(*op)->what.kind, (*op)->asked_at};
     if (is_done_alone || !names_.emplace(OpKey{process_set, name}, asked).second) {
       std::for_each(ops.begin(), op, [&](const OpRef& before) { drop_name(OpKey{process_set, before->what.name}); });
@@ -62,19 +62,22 @@ Result<void> SubmitQueue::push(std::span<OpRef> ops) {
   return {};
 }
 
-bool SubmitQueue::enter_alone(int process_set, std::string_view name) {
+bool SubmitQueue::enter_alone(int process_set, const QuickOp& op) {
   const std::lock_guard lock(mu_);
-  if (closed_ || alone_ || !names_.empty() || ended_sets_.contains(process_set)) {
+  if (closed_ || alone_ != nullptr || !names_.empty() || ended_sets_.contains(process_set)) {
     return false;
   }
-  alone_ = name;
+  alone_ = &op;
   alone_set_ = process_set;
   return true;
 }
 
 void SubmitQueue::leave_alone() {
   const std::lock_guard lock(mu_);
-  alone_.reset();
+  alone_ = nullptr;
+  if (std::exchange(is_alone_shown_, false)) {
+    activity_.clear();
+  }
 }
 
 // The timer is needed only while the engine sleeps. Otherwise the engine is awake or dozes, and looks soon enough by
@@ -126,7 +129,18 @@ void SubmitQueue::drop_name(const OpKey& key) {
 
 void SubmitQueue::show_oldest() {
   const std::lock_guard lock(mu_);
-  if (shown_ != nullptr || names_.empty()) {
+  if (shown_ != nullptr || is_alone_shown_) {
+    return;
+  }
+  if (alone_ != nullptr) {
+    is_alone_shown_ = true;
+    const bool has_name = !alone_->name.empty();
+    // When it began was not noted, since most take no time; it cannot have been long ago.
+    activity_.show(alone_->kind, has_name ? std::string(alone_->name) : noname_of(alone_->kind, alone_->noname),
+                   ticks_now());
+    return;
+  }
+  if (names_.empty()) {
     return;
   }
   const auto oldest = std::min_element(names_.begin(), names_.end(),

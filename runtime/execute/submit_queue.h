@@ -27,6 +27,7 @@
 #include "runtime/base/result.h"
 #include "runtime/core/block_pool.h"
 #include "runtime/execute/pending_op.h"
+#include "runtime/execute/quick_path.h"
 #include "runtime/observe/activity.h"
 
 namespace hvd {
@@ -43,9 +44,8 @@ class SubmitQueue {
   // wakes no thread; see rouse().
   Result<void> push(std::span<OpRef> ops);
   // Reserves the name for an operation that runs without the engine. True if nothing else is pending on this rank and
-  // the operation could be submitted. Until leave_alone() its name (whose memory is the caller's; empty: none) cannot
-  // be used.
-  bool enter_alone(int process_set, std::string_view name);
+  // the operation could be submitted. `op` is the caller's; until leave_alone() its name cannot be used.
+  bool enter_alone(int process_set, const QuickOp& op);
   void leave_alone();
 
   // After push(): returns whether the engine sleeps, so that the caller has to wake it. Only one caller gets true.
@@ -66,10 +66,21 @@ class SubmitQueue {
   void forget(const OpKey& key);
   // Some thread is about to sleep until an operation has ended: shows the oldest one.
   void show_oldest();
+  // True if this rank's program has asked for the removal of the process set. Thread: any.
+  [[nodiscard]] bool has_ended(int process_set) const {
+    const std::lock_guard lock(mu_);
+    return ended_sets_.contains(process_set);
+  }
   // The removal of this process set was refused. Call this before the Completion is finished, too.
   void reopen_set(int process_set);
   // Refuses everything from now on; returns what the engine had not taken.
   std::vector<OpRef> close(Error why);
+
+  // True after close(). Thread: any.
+  [[nodiscard]] bool is_closed() const {
+    const std::lock_guard lock(mu_);
+    return closed_.has_value();
+  }
 
   // Readable after wake(), until quiet().
   [[nodiscard]] int fd() const { return event_fd_.get(); }
@@ -103,12 +114,13 @@ class SubmitQueue {
   std::atomic<bool> is_asleep_ = false;
   std::atomic<bool> is_timer_on_ = false;
   // guarded by mu_
-  std::mutex mu_;
+  mutable std::mutex mu_;
   std::vector<OpRef> waiting_;
   Names names_{Names::allocator_type(std::make_shared<BlockPool>())};
-  const OpKey* shown_ = nullptr;           // of names_: the one that the activity shows
-  std::optional<std::string_view> alone_;  // of enter_alone()
+  const OpKey* shown_ = nullptr;    // of names_: the one that the activity shows
+  const QuickOp* alone_ = nullptr;  // of enter_alone()
   int alone_set_ = 0;
+  bool is_alone_shown_ = false;
   std::unordered_set<int> ended_sets_;  // their removal was requested, so nothing may follow it
   bool is_joining_ = false;             // then kJoinName in names_ is the join's
   std::optional<Error> closed_;

@@ -12,6 +12,7 @@
 #include "runtime/io/socket.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/link/shm_segment.h"
+#include "runtime/link/stream_io.h"
 #include "runtime/rendezvous/subset_store.h"
 
 namespace hvd {
@@ -118,6 +119,14 @@ Result<void> connect_to(Meeting& meeting, LinkRole role, int to, const MeshPeer&
   return meeting.connect_by_tcp(role, to, address.value());
 }
 
+bool has_rounds(const RankMap& map) {
+  return map.is_leader() && map.node_count > 1 && map.node_count <= HostRounds::kMostNodes;
+}
+
+int leader_of(const RankMap& map, int node) {
+  return static_cast<int>(std::find(map.node_of_rank.begin(), map.node_of_rank.end(), node) - map.node_of_rank.begin());
+}
+
 // Determines which connections this rank makes and which it accepts. Of two ends, the one on the later node (or with
 // the higher rank) connects.
 Result<void> invite(Meeting& meeting, const RankMap& map, const std::vector<MeshPeer>& peers, bool has_control) {
@@ -144,6 +153,15 @@ Result<void> invite(Meeting& meeting, const RankMap& map, const std::vector<Mesh
       meeting.expect(LinkRole::kData, rank);
     } else {
       HVD_TRY(connect_to(meeting, LinkRole::kData, rank, peer, false));
+    }
+  }
+  for (const int node :
+       has_rounds(map) ? HostRounds::partners_of(map.node_index, map.node_count) : std::vector<int>()) {
+    const int rank = leader_of(map, node);
+    if (rank > map.rank) {
+      meeting.expect(LinkRole::kRounds, rank);
+    } else {
+      HVD_TRY(connect_to(meeting, LinkRole::kRounds, rank, peers[static_cast<std::size_t>(rank)], false));
     }
   }
   return {};
@@ -215,8 +233,9 @@ Result<void> tune(const Fd& fd, LinkRole role, const std::string& congestion) {
 // for a wrong secret. The limit belongs to the user's program, and stays as it is where it is high enough.
 Result<void> allow_files(const RankMap& map) {
   constexpr std::uint64_t kSpare = 32;  // for other files that are opened meanwhile, and for strangers
-  const auto connections = static_cast<std::uint64_t>((map.is_coordinator() ? map.size : 1) +
-                                                      (map.is_leader() ? map.local_size + map.node_count : 1));
+  const std::size_t rounds = has_rounds(map) ? HostRounds::partners_of(map.node_index, map.node_count).size() : 0;
+  const auto connections = rounds + static_cast<std::uint64_t>((map.is_coordinator() ? map.size : 1) +
+                                                               (map.is_leader() ? map.local_size + map.node_count : 1));
   const auto allowed = allow_open_files(count_open_files() + connections + kSpare);
   return allowed.ok()
              ? allowed
@@ -266,6 +285,7 @@ Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOp
   std::unique_ptr<Mesh> mesh(new Mesh(map));
   mesh->word_ = peers.front().word;
   mesh->congestion_ = options.congestion;
+  mesh->in_job_ = options.in_job;
   if (map.is_leader() && map.local_size > 1) {
     HVD_TRY_ASSIGN(mesh->shm_, ShmSegment::create(map.local_size, options.shm_slot_bytes));
   }
@@ -277,11 +297,16 @@ Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOp
   }
   HVD_TRY(invite(meeting, map, peers, options.has_control));
   HVD_TRY_ASSIGN(std::vector<Meeting::Met> all_met, meeting.run());
+  std::vector<std::unique_ptr<HostLink>> round_links(static_cast<std::size_t>(map.node_count));
   for (Meeting::Met& met : all_met) {
-    HVD_TRY(mesh->adopt(std::move(met), store, deadline));
+    HVD_TRY(mesh->adopt(std::move(met), round_links, store, deadline));
   }
   // No rank starts to work or stops listening before all connections of all ranks are up.
   HVD_TRY(store.exchange(kJoinedKey, "", deadline));
+  if (has_rounds(map)) {
+    mesh->rounds_ =
+        std::make_shared<HostRounds>(std::move(round_links), map.node_index, looks_beside(mesh->shm_.get()));
+  }
   return mesh;
 }
 
@@ -290,7 +315,17 @@ Result<void> Mesh::stay_out(SubsetStore& store, Deadline deadline) {
   return store.stay_out(kJoinedKey, deadline);
 }
 
-Result<void> Mesh::adopt(Meeting::Met met, Store& store, Deadline deadline) {
+HostLink::Ends Mesh::ends_of(int node) const {
+  const int leader = leader_of(map_, node);
+  const auto in_job = [](const std::vector<int>& numbers, int rank, int own) {
+    return std::to_string(numbers.empty() ? own : numbers[static_cast<std::size_t>(rank)]);
+  };
+  return {"node " + in_job(in_job_.nodes, leader, node) + " (rank " + in_job(in_job_.ranks, leader, leader) + ")",
+          "rank " + in_job(in_job_.ranks, map_.rank, map_.rank)};
+}
+
+Result<void> Mesh::adopt(Meeting::Met met, std::vector<std::unique_ptr<HostLink>>& round_links, Store& store,
+                         Deadline deadline) {
   const auto other = static_cast<std::size_t>(met.claim.from == map_.rank ? met.claim.to : met.claim.from);
   const auto node = static_cast<std::size_t>(map_.node_of_rank[other]);
   HVD_TRY(tune(met.fd, met.claim.role, congestion_));
@@ -302,6 +337,11 @@ Result<void> Mesh::adopt(Meeting::Met met, Store& store, Deadline deadline) {
     case LinkRole::kData:
       data_seals_[node] = met.keys ? std::make_unique<SealedStream>(*met.keys) : nullptr;
       data_[node] = std::move(met.fd);
+      break;
+    case LinkRole::kRounds:
+      round_links[node] =
+          std::make_unique<HostLink>(std::move(met.fd), met.keys ? std::make_unique<SealedStream>(*met.keys) : nullptr,
+                                     ends_of(static_cast<int>(node)));
       break;
     case LinkRole::kSegment:
       if (map_.is_leader()) {

@@ -3,6 +3,8 @@
 //  - control: a stream socket between the coordinator (rank 0) and every other rank, a unix socket within its node and
 //    TCP between nodes; the engine talks over it (coordinate/control_channel.h).
 //  - data between nodes: one TCP connection between the leaders of every two nodes.
+//  - rounds between nodes: another one between the leaders of those nodes that exchange small data in pairs, if there
+//    are few nodes (link/host_rounds.h). The threads that call use it, while data connections are the engine's.
 //  - data within a node: one shared memory segment of all its ranks (link/shm_segment.h), a memfd handed over by the
 //    leader, so that nothing is left in /dev/shm however the ranks die.
 // Every socket starts with the mutual proof of rendezvous/handshake.h, and a stranger's connection is closed. With
@@ -22,6 +24,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
 #include "runtime/core/rank_map.h"
+#include "runtime/link/host_rounds.h"
 #include "runtime/link/link_steps.h"
 #include "runtime/link/meeting.h"
 #include "runtime/link/sealed_stream.h"
@@ -32,6 +35,13 @@ namespace hvd {
 class ShmSegment;
 class SubsetStore;
 
+// JobNumbers are those of a process set's ranks in the job, by their ranks in the set: errors name these. Empty: the
+// same numbers.
+struct JobNumbers {
+  std::vector<int> ranks;
+  std::vector<int> nodes;
+};
+
 struct MeshOptions {
   std::string node_address;  // numeric address at which other nodes reach this one; may be empty on a single node
   std::string congestion;    // of connections between nodes: see choose_congestion()
@@ -40,6 +50,7 @@ struct MeshOptions {
   std::size_t shm_slot_bytes = 4U << 20U;  // staging per rank in the node's segment
   std::string word;                        // rank 0's is sent to all others; the mesh does not interpret it
   bool has_control = true;                 // false for a process set, whose ranks use the job's control links
+  JobNumbers in_job{};
 };
 
 class Mesh {
@@ -63,6 +74,8 @@ class Mesh {
   [[nodiscard]] int data_fd(int node_index) const { return data_[static_cast<std::size_t>(node_index)].get(); }
   // The frames that have gone over that connection so far. The user of the connection counts them.
   [[nodiscard]] LinkCounts& data_counts(int node_index) { return data_counts_[static_cast<std::size_t>(node_index)]; }
+  // What errors call the two ends of a connection to the leader of another node.
+  [[nodiscard]] HostLink::Ends ends_of(int node_index) const;
   // The encryption of a connection, or null if it is not encrypted. It lasts as long as the mesh, because starting
   // again with the same key would repeat nonces.
   [[nodiscard]] ByteFilter* control_filter(int rank) const {
@@ -71,6 +84,8 @@ class Mesh {
   [[nodiscard]] SealedStream* data_seal(int node_index) const {
     return data_seals_[static_cast<std::size_t>(node_index)].get();
   }
+  // The rounds of the leaders; null if this rank leads no node, and with one node or more than HostRounds::kMostNodes.
+  [[nodiscard]] const std::shared_ptr<HostRounds>& rounds() const { return rounds_; }
   // The node's shared memory; null when this node has one rank.
   [[nodiscard]] const std::shared_ptr<ShmSegment>& shm() const { return shm_; }
 
@@ -79,10 +94,12 @@ class Mesh {
   static Result<std::unique_ptr<Mesh>> meet(RankMap map, Store& store, const MeshOptions& options, Log& log,
                                             Deadline deadline);
   // Stores a connection that has been made, or hands over the shared memory through it.
-  Result<void> adopt(Meeting::Met met, Store& store, Deadline deadline);
+  Result<void> adopt(Meeting::Met met, std::vector<std::unique_ptr<HostLink>>& round_links, Store& store,
+                     Deadline deadline);
 
   RankMap map_;
   std::string word_;
+  JobNumbers in_job_;
   std::string congestion_;
   std::vector<Fd> control_;  // [size]
   std::vector<Fd> data_;     // [node_count]
@@ -90,6 +107,7 @@ class Mesh {
   std::vector<std::unique_ptr<ByteFilter>> control_filters_;  // [size]
   std::vector<std::unique_ptr<SealedStream>> data_seals_;     // [node_count]
   std::shared_ptr<ShmSegment> shm_;                           // shared: calling threads use it without the engine
+  std::shared_ptr<HostRounds> rounds_;                        // likewise
 };
 
 }  // namespace hvd

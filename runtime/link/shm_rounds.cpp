@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <thread>
 
 #include "runtime/base/processor.h"
 #include "runtime/link/shm_ring.h"
@@ -16,6 +17,13 @@ namespace {
 constexpr std::uint64_t kVoid = 1U << 15U;
 constexpr std::uint64_t kCount = kVoid - 1;
 constexpr unsigned kNumberShift = 16;
+
+// How long a promised post is waited for without sleeping. After that a sleep is a part of what was waited so far,
+// which is then also the most that sleeping adds to a wait.
+constexpr Duration kYieldsFor = std::chrono::milliseconds(2);
+constexpr int kNapsPerWait = 16;
+constexpr Duration kLongestNap = std::chrono::milliseconds(5);
+constexpr Duration kAskEvery = std::chrono::milliseconds(100);
 
 std::uint64_t number_of(std::uint64_t word) {
   return word >> kNumberShift;
@@ -123,12 +131,27 @@ bool ShmRounds::give_up() {
   }
 }
 
-bool ShmRounds::post(int spins, Duration yields_for) {
+// Counts this rank, and looks for the others without a system call. Returns the state.
+int ShmRounds::spin(int spins) {
   int now = enter() ? state() : -1;
   for (int waited = 0; now == 0 && waited < spins; ++waited) {
     pause_briefly();
     now = state();
   }
+  return now;
+}
+
+// The end of a wait: a round that is not full by now is given up.
+bool ShmRounds::leave(int outcome) {
+  if (outcome > 0 || (outcome == 0 && !give_up())) {
+    return true;
+  }
+  pass();
+  return false;
+}
+
+bool ShmRounds::post(int spins, Duration yields_for) {
+  int now = spin(spins);
   if (now == 0) {
     const Deadline patience = Deadline::after(yields_for);
     do {
@@ -136,11 +159,32 @@ bool ShmRounds::post(int spins, Duration yields_for) {
       now = state();
     } while (now == 0 && !patience.has_passed());
   }
-  if (now > 0 || (now == 0 && !give_up())) {
-    return true;
+  return leave(now);
+}
+
+bool ShmRounds::post_promised(int spins, const std::function<bool()>& gives_up) {
+  int now = spin(spins);
+  const SteadyClock clock;
+  const TimePoint began = clock.now();
+  Duration waited{};
+  while (now == 0 && waited < kYieldsFor) {
+    ::sched_yield();
+    now = state();
+    waited = clock.now() - began;
   }
-  pass();
-  return false;
+  Duration next_ask = waited;
+  while (now == 0) {
+    if (waited >= next_ask) {
+      if (gives_up()) {
+        break;
+      }
+      next_ask = waited + kAskEvery;
+    }
+    std::this_thread::sleep_for(std::min(kLongestNap, waited / kNapsPerWait));
+    now = state();
+    waited = clock.now() - began;
+  }
+  return leave(now);
 }
 
 void ShmRounds::pass() {

@@ -8,12 +8,13 @@
 // at a time. Each rank has kRounds boxes; a box is used again kRounds rounds later, when all ranks have passed its
 // round.
 //
-// Every rank uses an object of its own. The only system call here is sched_yield(2); nothing sleeps. Thread: one at a
-// time.
+// Every rank uses an object of its own. post() makes no system call but sched_yield(2), and never sleeps. Thread: one
+// at a time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "runtime/base/clock.h"
 
@@ -35,6 +36,10 @@ class ShmRounds {
   // It becomes so when it is not full after `spins` looks and then `yields_for` of yielding. The yields are limited by
   // time, not by number, because on a busy machine one yield may take milliseconds.
   bool post(int spins, Duration yields_for);
+  // The same for a round that all ranks have promised to post in: waits until it is full, unless `gives_up` says that
+  // the job is over. It yields at first, and then sleeps between looks, for longer the longer it waits. `gives_up` is
+  // called before the first sleep, and then about ten times a second.
+  bool post_promised(int spins, const std::function<bool()>& gives_up);
   [[nodiscard]] const std::uint8_t* box(int rank) const;
   // In a full round: the box that open() will give for the next round, unless that round is void by then. No rank reads
   // it any more.
@@ -51,6 +56,8 @@ class ShmRounds {
   [[nodiscard]] Line* passed_of(int rank) const;
   [[nodiscard]] bool have_all_passed(std::uint64_t round);
   bool enter();
+  int spin(int spins);
+  bool leave(int outcome);
   // The state of this round: more than 0 means full, less than 0 void.
   [[nodiscard]] int state() const;
   bool give_up();

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -10,6 +11,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/io/socket.h"
+#include "runtime/link/shm_segment.h"
 
 namespace hvd {
 namespace {
@@ -222,7 +224,18 @@ class Plain final : public Flow {
   MutableBytes in_;
 };
 
+bool has_core_to_spare() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 1;
+}
+
 }  // namespace
+
+Looks looks_beside(const ShmSegment* node) {
+  const bool may_look = node == nullptr ? has_core_to_spare() : node->spins() > 0;
+  return Looks(may_look ? Looks::kMost : 0);
+}
 
 Result<void> move(const StreamPeer& to, const StreamPeer& from, Flow& flow, Looks& looks, Interrupt& interrupt) {
   Deadline next_check = Deadline::after(kInterruptEvery);

@@ -20,6 +20,8 @@
 
 namespace hvd {
 
+class ShmSegment;
+
 // One end of a connection: its non-blocking socket, and who is at the other end, for messages ("node 2 (rank 5)").
 struct StreamPeer {
   int fd = -1;
@@ -48,6 +50,11 @@ class Looks {
   int most_;
   int now_;
 };
+
+// The looks of a leader whose node has this memory, or, if it is null, no other rank. If there are more ranks than
+// cores, looking may keep another rank from running, or the program's other threads. Valid once all ranks have
+// attached.
+Looks looks_beside(const ShmSegment* node);
 
 // Flow is the data that one operation sends and receives, in order. What it sends next may depend on what it has
 // received.

@@ -126,6 +126,8 @@ const char* name_of(LinkRole role) {
       return "agent";
     case LinkRole::kFiles:
       return "files";
+    case LinkRole::kRounds:
+      return "rounds";
   }
   return "?";
 }
@@ -191,8 +193,8 @@ Result<std::optional<LinkClaim>> HandshakeAcceptor::check_claim() {
   if (!is_printable(claim.node) || !is_printable(claim.address)) {
     return Error(Code::kProtocol, "its name or the address that it has called is no text");
   }
-  const bool is_for_rank =
-      claim.role == LinkRole::kControl || claim.role == LinkRole::kData || claim.role == LinkRole::kSegment;
+  const bool is_for_rank = claim.role == LinkRole::kControl || claim.role == LinkRole::kData ||
+                           claim.role == LinkRole::kSegment || claim.role == LinkRole::kRounds;
   const bool is_role = rank_ == kLauncher     ? claim.role == LinkRole::kAgent
                        : rank_ == kFileServer ? claim.role == LinkRole::kFiles
                                               : is_for_rank;

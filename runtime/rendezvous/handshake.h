@@ -52,6 +52,7 @@ enum class LinkRole : std::uint16_t {
   kSegment = 3,  // a node's leader hands the shared memory to another rank of the node
   kAgent = 4,    // an agent calls its launcher back; the only role that kLauncher accepts
   kFiles = 5,    // an agent gets files from another one; the only role that kFileServer accepts
+  kRounds = 6,   // between the leaders of two nodes, for small operations
 };
 // These stand for the launcher, and for an agent that gives files, where a rank is expected.
 inline constexpr int kLauncher = -1;

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 
-from hvdrun import LIBHVD, PYTHON, hvdrun, program, read_until, start
+from hvdrun import BIN, LIBHVD, PYTHON, hvdrun, program, read_until, start
+from lab import wait_until
 from patience import PATIENCE
 
 OURS = ["-x", f"HVD_LIBRARY={LIBHVD}"]
@@ -24,6 +26,30 @@ def test_a_stall_ends_the_job_where_that_is_asked_for():
                   "--grace", 1, *PYTHON, program("late.py"))
     assert done.returncode == 1
     assert "BARRIER 'meeting' waits for rank 1" in done.stderr and "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in done.stderr
+
+
+def test_a_rank_on_another_host_that_is_stopped_is_named_and_top_shows_who_waits(lab2):
+    job = lab2.popen("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "-q", "-x", "HOROVOD_STALL_CHECK_TIME_SECONDS=0.5", "-np", "2",
+                     "-H", "node1,node2", *PYTHON, program("stops.py"), lab2.shared / "is_stopped")
+    read_until(job.stderr, r"stalled: ALLREDUCE 'layer4.weight' waits for rank 1 since ", 2)
+
+    def shown():
+        done = lab2.run(BIN / "hvdrun", "top", "--once", "--json")
+        return done.returncode == 0 and json.loads(done.stdout)["ranks"][0]["libhvd"]["operation"] == "allreduce"
+
+    wait_until(shown, "hvdrun top never saw that rank 0 waits")
+    os.kill(next(each.pid for each in lab2.ps("node2") if re.search(r"python\S* .*stops\.py", each.args)), signal.SIGCONT)
+    out, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, err
+
+
+def test_a_stopped_rank_on_another_host_ends_the_job_where_that_is_asked_for(lab2):
+    done = lab2.run("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "-x", "HOROVOD_STALL_CHECK_TIME_SECONDS=1", "-x",
+                    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=2", "--grace", "1", "-np", "2", "-H", "node1,node2", *PYTHON,
+                    program("stops.py"), lab2.shared / "is_stopped_for_good")
+    assert done.returncode == 1
+    assert "ALLREDUCE 'layer4.weight' waits for rank 1" in done.stderr and "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in done.stderr
+    assert lab2.wait_for_no_processes() == []
 
 
 def test_no_stall_is_told_where_the_check_is_off(tmp_path):

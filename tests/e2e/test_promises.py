@@ -4,6 +4,7 @@
 |---|---|---|---|
 | a rank exits with a code, or by a signal | that rank first, its code; the others are stopped | 2 s + grace | test_a_rank_that_... |
 | a rank is killed while all are in an allreduce | the others get an error that names it | 5 s | test_ranks_in_... |
+| a rank is stopped (SIGSTOP) | it is named; hvdrun top shows who waits for it | stall check | test_observe.py::test_a_rank_on_another_host_... |
 | an agent is killed | its node's ranks die with it; the job fails naming the node | 5 s | test_an_agent_... |
 | an agent is stopped (SIGSTOP) | the same | 30 s; over ssh the connection's time besides | test_a_stopped_... |
 | Ctrl-Z | all ranks stop, on whatever host, and go on with hvdrun | at once | test_suspend.py |

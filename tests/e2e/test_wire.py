@@ -149,16 +149,17 @@ def tcp_sockets_of(pid):
     return [each for _, _, each in sorted(found, key=lambda one: one[:2])]
 
 
-def inject(lab2, kind, *flags):
+def inject(lab2, kind, *flags, count=100_000):
     """What a job of two hosts says when bytes are put into its connection of this kind."""
     job = lab2.popen("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", *flags, "--grace", "5", "-np", "2", "-H", "node1,node2",
-                     *PYTHON, program("reduces.py"), "100000")
+                     *PYTHON, program("reduces.py"), str(count))
     read_until(job.stdout, "up", 2)
     rank = next(process.pid for process in lab2.ps("node2") if re.search(r"python\S* .*reduces\.py", process.args))
     links = tcp_sockets_of(rank)
-    assert len(links) == 2
+    assert len(links) == 3
     try:
-        links[-1 if kind == "data" else 0].sendall(b"\xff" * 64)
+        # The least is sent by the connection that such operations leave alone.
+        links[1 if kind == "control" else -1].sendall(b"\xff" * 64)
         out, err = job.communicate(timeout=PATIENCE)
     finally:
         for link in links:
@@ -171,16 +172,17 @@ def inject(lab2, kind, *flags):
 
 @pytest.mark.parametrize("kind, words", [
     ("data", r"the connection from node 1 \(rank 1\) to rank 0 is out of step: .* was to come, and "),
+    ("rounds", r"the connection from node 1 \(rank 1\) to rank 0 is out of step: message .* was to come, and "),
     ("control", "not a frame of the control conversation|wrong magic")])
 def test_bytes_that_are_put_into_a_link_of_ranks_are_an_error_and_no_wrong_sum(lab2, kind, words):
-    out = inject(lab2, kind)
+    out = inject(lab2, kind, count=100 if kind == "rounds" else 100_000)
     assert re.search(words, out), out
 
 
 # ---- encrypted links between ranks (--secure-links), beside plain ones ----
 
 RELAY_PORT = 7777
-ROLES = {"control": 1, "data": 2}
+ROLES = {"control": 1, "data": 2, "rounds": 6}
 
 
 @contextlib.contextmanager
@@ -246,12 +248,13 @@ def test_a_frame_that_somebody_between_forges_on_a_plain_link_ends_the_job_and_n
 
 
 @pytest.mark.parametrize("kind, at, words", [
+    ("rounds", 10_003, r"the encrypted connection from node 1 \(rank 1\) to rank 0 was changed on its way: "),
     ("data", 100_003, r"the encrypted connection from node 1 \(rank 1\) to rank 0 was changed on its way: "),
     ("control", 400, r"the encrypted control connection between rank 0 and rank 1 was changed on its way: ")])
 def test_a_bit_that_is_flipped_on_an_encrypted_link_ends_the_job_and_names_the_link(lab2, kind, at, words):
     with relayed(lab2, "node2", lab2.shared / "flipped", ROLES[kind], at):
         done = lab2.run("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "--secure-links", "--grace", "5", "-np", "2", "-H",
-                        "node1,node2", *PYTHON, program("reduces.py"), "100000")
+                        "node1,node2", *PYTHON, program("reduces.py"), 100 if kind == "rounds" else 100_000)
     assert done.returncode != 0
     assert re.search(words, done.stdout + done.stderr), done.stdout + done.stderr
     assert "AssertionError" not in done.stdout + done.stderr  # which a wrong sum would have been
@@ -259,10 +262,11 @@ def test_a_bit_that_is_flipped_on_an_encrypted_link_ends_the_job_and_names_the_l
 
 
 @pytest.mark.parametrize("kind, words", [
+    ("rounds", r"the encrypted connection from node 1 \(rank 1\) to rank 0 was changed on its way: "),
     ("data", r"the encrypted connection from node 1 \(rank 1\) to rank 0 was changed on its way: "),
     ("control", "the encrypted control connection between rank 0 and rank 1 was changed on its way: ")])
 def test_bytes_that_are_put_into_an_encrypted_link_are_an_error_that_names_it(lab2, kind, words):
-    out = inject(lab2, kind, "--secure-links")
+    out = inject(lab2, kind, "--secure-links", count=100 if kind == "rounds" else 100_000)
     assert re.search(words, out), out
 
 

@@ -196,6 +196,34 @@ TEST_CASE("ranks that have to open more files than their soft limit allows raise
   ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
+TEST_CASE("errors of a process set's connections name ranks and nodes by their numbers in the job") {
+  ScratchDir scratch;
+  LinesLog log;
+  const auto hub = MemoryHub::create(3, make_secret(1)).value();
+  std::vector<std::string> ends(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      MemoryStore store(hub, rank);
+      MeshOptions options;
+      const RankMap map = map_of({2, 1}, rank);
+      options.node_address = "127.0.0." + std::to_string(map.node_index + 1);
+      options.scratch_dir = scratch.path();
+      options.in_job = {{4, 5, 9}, {1, 1, 3}};
+      const auto mesh = Mesh::join(map, store, options, log, test_deadline());
+      if (mesh.ok()) {
+        const HostLink::Ends of = mesh.value()->ends_of(1 - map.node_index);
+        ends[static_cast<std::size_t>(rank)] = of.here + " to " + of.there;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(ends == std::vector<std::string>{"rank 4 to node 3 (rank 9)", "rank 5 to node 3 (rank 9)",
+                                         "rank 9 to node 1 (rank 4)"});
+}
+
 TEST_CASE("a rank with another secret cannot join and hears whom it could not convince") {
   ThreadJob job({1, 1});
   JobOptions options;

@@ -339,4 +339,24 @@ TEST_CASE("random bytes and flipped bits never do harm") {
   CHECK(refused > 20'000);
 }
 
+TEST_CASE("a call for an answer is sent whole, and anything else is refused") {
+  std::string frames;
+  const AnswerCall sent{7, 1ULL << 40U, OpKind::kBroadcast, "layer1"};
+  append_answer(frames, sent);
+  constexpr std::size_t kBytes = 4 + 8 + 1 + 4 + 6;
+  const std::string body = frames.substr(frames.size() - kBytes);
+  const auto call = decode_answer(body);
+  REQUIRE(call.ok());
+  CHECK(call.value() == sent);
+  for (std::size_t bytes = 0; bytes < body.size(); ++bytes) {
+    CHECK(!decode_answer(body.substr(0, bytes)).ok());
+  }
+  CHECK(!decode_answer(body + "x").ok());
+  for (const std::size_t wrong : {std::size_t{3}, std::size_t{12}}) {  // no process set has this number, and no kind
+    std::string changed = body;
+    changed[wrong] = '\xff';
+    CHECK(!decode_answer(changed).ok());
+  }
+}
+
 }  // namespace hvd

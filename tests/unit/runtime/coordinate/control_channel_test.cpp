@@ -129,6 +129,28 @@ TEST_CASE("frames arrive whole however they are cut, with the rank they came fro
         std::vector<std::string>{"2: frame 4 'hello'", "2: frame 5 ''", "1: frame 4 'hello'", "1: frame 5 ''"});
 }
 
+TEST_CASE("repeated frames do not pile up for a peer that takes nothing") {
+  Bench bench(3);
+  const std::string large = frame(4, std::string(60'000, 'x'));
+  std::size_t taken = 0;
+  std::size_t sent = 0;
+  while ((sent = bench.channel->send_to_idle({2}, large)) == 1) {
+    ++taken;
+    REQUIRE(taken < 10'000);
+  }
+  CHECK(sent == 0);
+  CHECK(bench.channel->send_to_idle({1, 2}, large) == 1);  // only the other one
+  CHECK(bench.heard(0).size() == large.size());
+  CHECK(bench.heard(2).empty());
+  std::size_t heard = 0;
+  for (std::size_t news = 1; news > 0; heard += news) {  // the system's, and then what has waited
+    news = bench.heard(1).size();
+    bench.turn();
+  }
+  CHECK(heard == taken * large.size());
+  CHECK(bench.channel->send_to_idle({2}, large) == 1);
+}
+
 TEST_CASE("frames of an encrypted link arrive whole, and are not to be read on the wire") {
   Bench bench(1, true);
   const auto peer = make_record_filter(kTheirKeys);

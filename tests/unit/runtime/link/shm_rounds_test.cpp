@@ -103,6 +103,23 @@ TEST_CASE("a round is full for all or void for all, whenever each gives up") {
   CHECK(full[0] == full[2]);
 }
 
+// It is asked now and then, and not at each look, because the answer takes a lock.
+TEST_CASE("a promised post is waited for until the job is over, which is asked for seldom") {
+  Memory memory(2);
+  ShmRounds waiting(memory.at, 2, 0);
+  REQUIRE(waiting.open() != nullptr);
+  int asked = 0;
+  const TimePoint began = SteadyClock().now();
+  CHECK(!waiting.post_promised(0, [&asked] { return ++asked == 4; }));
+  CHECK(SteadyClock().now() - began >= std::chrono::milliseconds(300));
+  ShmRounds late(memory.at, 2, 1);
+  REQUIRE(late.open() != nullptr);  // of the round after the void one
+  REQUIRE(waiting.open() != nullptr);
+  std::thread other([&] { CHECK(late.post_promised(0, [] { return false; })); });
+  CHECK(waiting.post_promised(0, [] { return false; }));
+  other.join();
+}
+
 TEST_CASE("a rank that stays away stops the others after some rounds, and finds them again when it comes") {
   Memory memory(2);
   ShmRounds here(memory.at, 2, 0);

@@ -1,11 +1,11 @@
-#include "runtime/execute/quick_path.h"
+#include "runtime/execute/node_quick_path.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "runtime/algo/reduce_kernels.h"
-#include "runtime/core/shape.h"
 #include "runtime/execute/executor.h"
+#include "runtime/execute/quick_head.h"
 
 namespace hvd {
 namespace {
@@ -17,61 +17,7 @@ constexpr Duration kYieldsFor = std::chrono::microseconds(100);
 // may have died by then.
 constexpr Duration kYieldsForShares = std::chrono::milliseconds(5);
 
-// Head precedes the data in a box (a rank's slot of a round); the shape's extents and the name follow it. Ranks agree
-// if all these bytes are the same.
-struct Head {
-  std::uint32_t bytes = sizeof(Head);  // with the extents and the name
-  OpKind kind{};
-  Dtype dtype{};
-  ReduceOp op{};
-  std::uint8_t ndim = 0;
-  std::int32_t root_index = 0;
-  std::uint16_t name_bytes = 0;
-  std::uint8_t round = 0;
-  std::uint8_t reserved = 0;
-  std::uint64_t noname = 0;
-  double prescale = 1.0;
-  double postscale = 1.0;
-};
-static_assert(sizeof(Head) == 40);  // without holes, since it is compared as bytes
-
-constexpr std::size_t kMaxHeadBytes = sizeof(Head) + kMaxDims * sizeof(std::int64_t) + QuickPath::kMaxNameBytes;
-static_assert(kMaxHeadBytes + kCacheLineBytes + QuickPath::kMaxBytes <= ShmRounds::kBoxBytes);
-static_assert(QuickPath::kMaxNameBytes <= UINT16_MAX);
-
-std::size_t head_bytes_of(const QuickOp& op) {
-  return sizeof(Head) + op.shape.size_bytes() + op.name.size();
-}
-
-void write_head(std::uint8_t* box, const QuickOp& op, std::uint8_t round) {
-  Head head;
-  head.kind = op.kind;
-  head.dtype = op.dtype;
-  head.op = op.op;
-  head.ndim = static_cast<std::uint8_t>(op.shape.size());
-  head.root_index = op.root_index;
-  head.name_bytes = static_cast<std::uint16_t>(op.name.size());
-  head.round = round;
-  head.noname = op.noname;
-  head.prescale = op.prescale;
-  head.postscale = op.postscale;
-  head.bytes = static_cast<std::uint32_t>(head_bytes_of(op));
-  std::uint8_t* at = box;
-  const auto put = [&at](const void* from, std::size_t bytes) {
-    if (bytes != 0) {
-      std::memcpy(at, from, bytes);
-    }
-    at += bytes;
-  };
-  put(&head, sizeof head);
-  put(op.shape.data(), op.shape.size_bytes());
-  put(op.name.data(), op.name.size());
-}
-
-// The offset of a box's data.
-std::size_t data_at(const QuickOp& op) {
-  return (head_bytes_of(op) + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
-}
+static_assert(kMaxQuickHead + kCacheLineBytes + QuickPath::kMaxBytes <= ShmRounds::kBoxBytes);
 
 std::size_t count_of(const QuickOp& op, std::size_t bytes) {
   return bytes / size_of(op.dtype);
@@ -83,7 +29,7 @@ const std::uint8_t* bytes_at(const void* data, std::size_t offset) {
 
 }  // namespace
 
-QuickPath::QuickPath(std::shared_ptr<ShmSegment> shm, const Tuning& tuning)
+NodeQuickPath::NodeQuickPath(std::shared_ptr<ShmSegment> shm, const Tuning& tuning)
     : shm_(std::move(shm)),
       bytes_(std::min(kMaxBytes, tuning.quick_bytes)),
       whole_bytes_(std::min({kMaxBytes, tuning.quick_whole_bytes,
@@ -91,7 +37,7 @@ QuickPath::QuickPath(std::shared_ptr<ShmSegment> shm, const Tuning& tuning)
       rounds_(shm_->rounds(), shm_->local_size(), shm_->local_rank()),
       operands_(static_cast<std::size_t>(shm_->local_size())) {}
 
-bool QuickPath::try_run(const QuickOp& op) {
+Result<bool> NodeQuickPath::try_run(const QuickOp& op) {
   HVD_CHECK(takes(op.kind, op.size_bytes) && op.name.size() <= kMaxNameBytes && op.shape.size() <= kMaxDims);
   const std::unique_lock lock(mu_, std::try_to_lock);
   if (!lock.owns_lock()) {
@@ -102,22 +48,22 @@ bool QuickPath::try_run(const QuickOp& op) {
 
 // Posts the content of `box`, with its head. True: all ranks have posted for the same operation, and their boxes can be
 // read until rounds_.pass().
-bool QuickPath::meet(const QuickOp& op, Round round, std::uint8_t* box) {
-  write_head(box, op, static_cast<std::uint8_t>(round));
+bool NodeQuickPath::meet(const QuickOp& op, Round round, std::uint8_t* box) {
+  write_quick_head(box, op, static_cast<std::uint8_t>(round));
   if (!spins_) {
     spins_ = shm_->spins();  // all ranks have reported their cores by now
   }
   if (!rounds_.post(*spins_, round == Round::kInputs ? kYieldsFor : kYieldsForShares)) {
     return false;
   }
-  if (!do_all_agree(head_bytes_of(op))) {
+  if (!do_all_agree(quick_head_bytes(op))) {
     rounds_.pass();
     return false;
   }
   return true;
 }
 
-bool QuickPath::do_all_agree(std::size_t head_bytes) const {
+bool NodeQuickPath::do_all_agree(std::size_t head_bytes) const {
   const std::uint8_t* own = rounds_.box(shm_->local_rank());
   for (int rank = 0; rank < shm_->local_size(); ++rank) {
     if (rank != shm_->local_rank() && std::memcmp(rounds_.box(rank), own, head_bytes) != 0) {
@@ -127,12 +73,12 @@ bool QuickPath::do_all_agree(std::size_t head_bytes) const {
   return true;
 }
 
-bool QuickPath::run_whole(const QuickOp& op) {
+bool NodeQuickPath::run_whole(const QuickOp& op) {
   std::uint8_t* box = rounds_.open();
   if (box == nullptr) {
     return false;
   }
-  const std::size_t at = data_at(op);
+  const std::size_t at = quick_data_at(op);
   const bool brings_data = op.kind == OpKind::kAllreduce || op.root_index == shm_->local_rank();
   if (op.size_bytes != 0 && brings_data) {
     std::memcpy(box + at, op.input, op.size_bytes);
@@ -149,7 +95,7 @@ bool QuickPath::run_whole(const QuickOp& op) {
 }
 
 // Every rank computes the result, in the order of ranks.
-void QuickPath::take_result(const QuickOp& op, std::size_t at) {
+void NodeQuickPath::take_result(const QuickOp& op, std::size_t at) {
   if (op.size_bytes == 0) {
     return;
   }
@@ -164,7 +110,7 @@ void QuickPath::take_result(const QuickOp& op, std::size_t at) {
 }
 
 // Reduces operands_ in the order of ranks.
-void QuickPath::reduce_operands(const QuickOp& op, std::uint8_t* result, std::size_t size_bytes) const {
+void NodeQuickPath::reduce_operands(const QuickOp& op, std::uint8_t* result, std::size_t size_bytes) const {
   ReduceTurn turn;
   turn.operands = operands_;
   turn.result = result;
@@ -175,12 +121,12 @@ void QuickPath::reduce_operands(const QuickOp& op, std::uint8_t* result, std::si
 
 // Works as NodeCollectives does: a rank's own share of its input is posted only if it must be scaled. The caller's
 // memory is written when all shares are there, so that until then the operation can still take the ordinary way.
-bool QuickPath::run_in_shares(const QuickOp& op) {
+bool NodeQuickPath::run_in_shares(const QuickOp& op) {
   std::uint8_t* box = rounds_.open();
   if (box == nullptr) {
     return false;
   }
-  const std::size_t at = data_at(op);
+  const std::size_t at = quick_data_at(op);
   for (int rank = 0; rank < shm_->local_size(); ++rank) {
     const Range share = share_of(op, rank);
     const bool is_read = rank != shm_->local_rank() || op.prescale != 1.0;
@@ -205,13 +151,13 @@ bool QuickPath::run_in_shares(const QuickOp& op) {
 }
 
 // Shares end at cache lines, so that no two ranks write to the same one.
-Range QuickPath::share_of(const QuickOp& op, int rank) const {
+Range NodeQuickPath::share_of(const QuickOp& op, int rank) const {
   return split(op.size_bytes, static_cast<std::size_t>(shm_->local_size()), static_cast<std::size_t>(rank),
                kCacheLineBytes);
 }
 
 // `result` is the address of the data in a box.
-void QuickPath::reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* result) {
+void NodeQuickPath::reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* result) {
   const int self = shm_->local_rank();
   const Range share = share_of(op, self);
   if (share.size() == 0) {
@@ -226,7 +172,7 @@ void QuickPath::reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* re
   reduce_operands(op, result + share.begin, share.size());
 }
 
-void QuickPath::take_shares(const QuickOp& op, std::size_t at) const {
+void NodeQuickPath::take_shares(const QuickOp& op, std::size_t at) const {
   for (int rank = 0; rank < shm_->local_size(); ++rank) {
     const Range share = share_of(op, rank);
     if (share.size() != 0) {
