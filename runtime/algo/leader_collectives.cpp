@@ -86,7 +86,7 @@ Result<void> LeaderCollectives::allreduce(std::span<const Piece> pieces, Dtype d
                                           Interrupt& interrupt) {
   HVD_CHECK(count() > 1);
   const std::size_t size_bytes = bytes_of(pieces);
-  if (pair_rounds(count()) * size_bytes <= pairs_bytes_) {
+  if (size_bytes <= pairs_bytes_) {
     return allreduce_in_pairs(pieces, size_bytes, dtype, op, after, interrupt);
   }
   const auto n = static_cast<std::size_t>(count());

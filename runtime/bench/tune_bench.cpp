@@ -188,19 +188,15 @@ class Tuner {
     return {};
   }
 
-  // The limit concerns the bytes of the data, which a node sends in each round.
   Result<void> find_pairs_limit() {
-    const std::size_t rounds = pair_rounds(table_.place.nodes);
     Tuning below = table_.tuning;
-    below.pairs_bytes = rounds << 20U;
+    below.pairs_bytes = 1U << 20U;
     Tuning above = table_.tuning;
     above.pairs_bytes = 0;
-    const auto own = static_cast<std::int64_t>(table_.tuning.pairs_bytes / rounds);
     HVD_TRY_ASSIGN(const std::int64_t limit,
-                   find_limit("pairs_bytes", below, above, {16 * kKi, 64 * kKi, 128 * kKi, 256 * kKi, 1 * kMi}, own));
-    if (limit != own) {
-      table_.tuning.pairs_bytes = static_cast<std::size_t>(limit) * rounds;
-    }
+                   find_limit("pairs_bytes", below, above, {16 * kKi, 64 * kKi, 128 * kKi, 256 * kKi, 1 * kMi},
+                              static_cast<std::int64_t>(table_.tuning.pairs_bytes)));
+    table_.tuning.pairs_bytes = static_cast<std::size_t>(limit);
     return {};
   }
 

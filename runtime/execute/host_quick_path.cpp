@@ -32,7 +32,7 @@ std::size_t limit_of(const RankMap& map, const Tuning& tuning) {
     ++on_node[static_cast<std::size_t>(node)];
   }
   const std::size_t most = *std::max_element(on_node.begin(), on_node.end());
-  return std::min({QuickPath::kMaxBytes, tuning.quick_bytes, tuning.pairs_bytes / pair_rounds(map.node_count),
+  return std::min({QuickPath::kMaxBytes, tuning.quick_bytes, tuning.pairs_bytes,
                    most == 1 ? QuickPath::kMaxBytes : kMostRead / most});
 }
 

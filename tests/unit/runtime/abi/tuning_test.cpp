@@ -170,10 +170,3 @@ TEST_CASE("a setting is chosen only where it is clearly faster than the runtime'
   CHECK(bench::choose({0.0, 0.1, -0.2}, 1) == 2);
   CHECK(bench::choose({1.0}, 0) == 0);
 }
-
-TEST_CASE("in pairs all have met after as many rounds as two can be doubled to reach them") {
-  const std::pair<int, std::size_t> cases[] = {{1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {8, 3}, {9, 4}};
-  for (const auto& one : cases) {
-    CHECK(pair_rounds(one.first) == one.second);
-  }
-}
