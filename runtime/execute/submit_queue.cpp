@@ -134,10 +134,12 @@ void SubmitQueue::show_oldest() {
   }
   if (alone_ != nullptr) {
     is_alone_shown_ = true;
-    const bool has_name = !alone_->name.empty();
     // When it began was not noted, since most take no time; it cannot have been long ago.
-    activity_.show(alone_->kind, has_name ? std::string(alone_->name) : noname_of(alone_->kind, alone_->noname),
-                   ticks_now());
+    if (alone_->name.empty()) {
+      activity_.show(alone_->kind, noname_of(alone_->kind, alone_->noname), ticks_now());
+    } else {
+      activity_.show(alone_->kind, alone_->name, ticks_now());  // without a copy: a rank may sleep in each operation
+    }
     return;
   }
   if (names_.empty()) {
