@@ -3,6 +3,7 @@
 import decimal
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -155,17 +156,23 @@ def test_bad_input_is_one_error_by_name_and_leaves_nothing(spark, store, express
 def test_a_store_that_not_all_see_is_refused_before_anything_is_written(spark, tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="the driver does not see what Spark has written|Spark cannot write there"):
         Store.create("memory://nowhere").check_shared(spark)
+    here = pathlib.Path.cwd()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(RuntimeError, match="the driver cannot write there: .*a local path must be a mount"):
         Store.create(str(tmp_path / "file" / "store")).check_shared(spark)
-    # A path that is another folder in every process, as a path of one machine is on another machine.
-    own = Store.create("/proc/self/cwd/store")
-    with pytest.raises(RuntimeError, match="store.*Spark"):
-        own.check_shared(spark)
-    assert list((tmp_path / "store").iterdir()) == []
-    own.write_text("/proc/self/cwd/store/check/driver", "word")
-    answers = store_check._ask_executors(own, spark, "/proc/self/cwd/store/check", "word")
+    # A path that is another folder in every process, as a path of one machine is on another machine. Spark's folder is
+    # this checkout, so the store there has a name of its own and is removed at the end.
+    place = f"/proc/self/cwd/{tmp_path.name}"
+    own = Store.create(place)
+    try:
+        with pytest.raises(RuntimeError, match=f"{tmp_path.name}.*Spark"):
+            own.check_shared(spark)
+        assert list((tmp_path / tmp_path.name).iterdir()) == []
+        own.write_text(f"{place}/check/driver", "word")
+        answers = store_check._ask_executors(own, spark, f"{place}/check", "word")
+    finally:
+        shutil.rmtree(here / tmp_path.name)
     assert answers and all(
         "does not see what the driver has written there: FileNotFound" in answer for answer in answers
     )
