@@ -181,10 +181,10 @@ def test_a_killed_launcher_leaves_nothing_on_any_node(lab3):
         assert lab3.wait_for_no_processes() == []
 
 
-@pytest.mark.parametrize("cut, count", [((0, 2), 1), ((1, 2), 20_000), ((1, 2), 1 << 20)],
+@pytest.mark.parametrize("cut, count", [((0, 2), 1), ((1, 2), 40_000), ((1, 2), 1 << 20)],
                          ids=["coordinator's", "small", "large"])
 def test_a_network_between_two_nodes_that_is_gone_for_good_ends_the_job_naming_both(lab3, cut, count):
-    """The launcher still reaches all of them. (Up to 16,384 elements go in pairs, of which nodes 1 and 2 are none.)"""
+    """The launcher still reaches all of them. (Up to 32,768 elements go in pairs, of which nodes 1 and 2 are none.)"""
     job = lab3.popen("env", f"HVD_LIBRARY={LIBHVD}", HVDRUN, "-np", "3", "--grace", str(GRACE), "-H",
                      "node1:1,node2:1,node3:1", *PYTHON, program("reduces.py"), str(count))
     read_until(job.stdout, "up", 3)
