@@ -72,6 +72,7 @@ void JobSamples::fill(JobPicture& view, TimePoint now) const {
     }
     if (rank.state != "running") {
       rank.cores = rank.bytes_per_s = rank.operations_per_s = 0;
+      rank.used.processes = 0;
       rank.used.memory_bytes = rank.used.runtime.for_ms = 0;
       rank.used.runtime.operation.clear();
     }

@@ -69,6 +69,7 @@ TEST_CASE("a rank that has ended uses nothing and does nothing") {
   view.ranks[0].state = "ended";
   samples.fill(view, TimePoint());
   CHECK(view.ranks[0].cores == 0);
+  CHECK((view.ranks[0].used.processes == 0 && view.ranks[0].used.memory_bytes == 0));
   CHECK(view.ranks[0].used.runtime.operation.empty());
   CHECK(view.ranks[0].used.cpu_ms == 1500);
 }
