@@ -312,10 +312,12 @@ class PageWriter {
       const bool has_answered = node.ready.has_value();
       out_ += "<tr><td>" + escaped(node.host) + (node.is_lost ? " <span class=\"bad\">lost</span>" : "") + "</td><td>" +
               ranges_of(ranks_[number]) + "</td><td>" + escaped(node.transport) + "</td><td class=\"number\">" +
-              (has_answered ? duration_text(*node.ready) : "never") + "</td><td class=\"number\">" +
-              (has_answered ? std::to_string(node.cores) : "") + "</td><td class=\"number\">" +
-              (has_answered ? std::to_string(node.gpus) : "") + "</td><td class=\"number\">" +
-              std::to_string(node.away.size()) + "</td></tr>\n";
+              (has_answered                     ? duration_text(*node.ready)
+               : node.is_lost || history_.end() ? "never"
+                                                : "not yet") +
+              "</td><td class=\"number\">" + (has_answered ? std::to_string(node.cores) : "") +
+              "</td><td class=\"number\">" + (has_answered ? std::to_string(node.gpus) : "") +
+              "</td><td class=\"number\">" + std::to_string(node.away.size()) + "</td></tr>\n";
     }
     out_ += "</table></div>\n";
   }

@@ -179,6 +179,23 @@ TEST_CASE("the page of a running job lasts until the last look at it, that of an
   CHECK(lasts(job_page(history, curves), history.latest(), ", began"));
 }
 
+TEST_CASE("a host that has not answered is waited for until it is lost or the job has ended") {
+  const std::string unreached = R"("event":"node_lost","node":0,"host":"n1","message":"it is silent")";
+  const auto counts = [](const std::string& page, const std::string& word) {
+    std::size_t count = 0;
+    for (std::size_t at = page.find(word); at != std::string::npos; at = page.find(word, at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  JobHistory history = history_of({started()});
+  CHECK((counts(job_page(history), ">not yet<") == 2 && counts(job_page(history), ">never<") == 0));
+  history.add(at(1000, unreached));
+  CHECK((counts(job_page(history), ">not yet<") == 1 && counts(job_page(history), ">never<") == 1));
+  history.add(kEnded);
+  CHECK((counts(job_page(history), ">not yet<") == 0 && counts(job_page(history), ">never<") == 2));
+}
+
 TEST_CASE("a job of 1,000 ranks that start anew for a day has a page of at most 5 MB") {
   std::vector<std::string> lines{started()};
   for (int round = 0; round < 20; ++round) {
