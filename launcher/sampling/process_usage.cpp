@@ -33,6 +33,30 @@ std::uint64_t ms_of_ticks(std::uint64_t ticks) {
   return ticks * 1000 / per_second;
 }
 
+// Returns those that the first thread of a process has started, which starts most.
+std::vector<pid_t> children_of(pid_t process) {
+  const std::string number = std::to_string(process);
+  const std::string text = read_start("/proc/" + number + "/task/" + number + "/children");
+  std::string_view rest = std::string_view(text).substr(0, text.find_last_of(' ') + 1);  // the last one may be cut
+  std::vector<pid_t> children;
+  while (!rest.empty()) {
+    if (const auto child = parse_number<pid_t>(take_until(rest, ' '), 1)) {
+      children.push_back(*child);
+    }
+  }
+  return children;
+}
+
+void add_children(std::vector<pid_t>& tree) {
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    for (const pid_t child : children_of(tree[i])) {
+      if (std::find(tree.begin(), tree.end(), child) == tree.end()) {
+        tree.push_back(child);
+      }
+    }
+  }
+}
+
 std::map<pid_t, pid_t> parents_of_all() {
   std::map<pid_t, pid_t> parents;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir("/proc"), ::closedir);
@@ -78,10 +102,12 @@ std::map<pid_t, Usage> ProcessUsage::measure(const std::vector<pid_t>& roots) {
   std::map<pid_t, Usage> all;
   for (const pid_t root : roots) {
     Usage& usage = all[root];
-    for (const pid_t pid : trees_[root]) {
-      if (const auto stat = stat_of(pid); stat && stat->state != 'Z') {
-        ++usage.processes;
-        usage.cpu_ms += ms_of_ticks(stat->ticks);
+    std::vector<pid_t>& tree = trees_[root];
+    add_children(tree);
+    for (const pid_t pid : tree) {
+      if (const auto stat = stat_of(pid)) {
+        usage.processes += stat->state == 'Z' ? 0 : 1;
+        usage.cpu_ms += ms_of_ticks(stat->ticks);  // of one that has ended too, until its parent counts it
         usage.memory_bytes += stat->pages * page_bytes;
       }
     }

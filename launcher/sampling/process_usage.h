@@ -1,5 +1,6 @@
 // ProcessUsage measures what processes and all that they have started use. Which processes these are is looked up in
-// all of /proc, and this costs most; so it is done seldom, and between two looks only the known ones are read.
+// all of /proc, and this costs most; so it is done seldom, and between two looks only the known ones are read, with
+// what these say of their children.
 //
 // Thread: loop only.
 #pragma once
