@@ -31,6 +31,26 @@ void halve_curve(Curve& curve) {
   curve.resize(half);
 }
 
+double used_memory(const NodeShown& node) {
+  return static_cast<double>(node.memory_total - std::min(node.memory_free, node.memory_total));
+}
+
+double gpu_memory(const NodeShown& node) {
+  double memory = 0;
+  for (const GpuSample& gpu : node.gpus) {
+    memory += static_cast<double>(gpu.memory_bytes);
+  }
+  return memory;
+}
+
+void take_most(NodeCurves& node, const NodeShown& shown) {
+  if (shown.is_sampled && !shown.is_away) {
+    node.most_cores = std::max(node.most_cores, shown.cores);
+    node.most_memory = std::max(node.most_memory, used_memory(shown));
+    node.most_gpu_memory = std::max(node.most_gpu_memory, gpu_memory(shown));
+  }
+}
+
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -93,17 +113,25 @@ void JobCurves::take(double at, const JobPicture& picture) {
   if (std::vector<OperationRow> rows = operation_table(picture); !rows.empty()) {
     operation_rows_ = std::move(rows);
   }
-  if (!has_told || (!times_.empty() && at < times_.back() + std::max(step_, 0.001))) {
+  if (!has_told) {
+    return;
+  }
+  most_collective_bytes_ = std::max(most_collective_bytes_, bytes_per_s);
+  nodes_.resize(std::max(nodes_.size(), picture.nodes.size()));
+  for (std::size_t i = 0; i < picture.nodes.size(); ++i) {
+    take_most(nodes_[i], picture.nodes[i]);
+  }
+  if (!times_.empty() && at < times_.back() + std::max(step_, 0.001)) {
     return;
   }
   const double seconds = at - (times_.empty() ? 0 : times_.back());
-  printed_lines_.push_back(seconds > 0 && lines_ >= lines_before_
-                               ? static_cast<float>(static_cast<double>(lines_ - lines_before_) / seconds)
-                               : 0);
+  const double lines_per_s =
+      seconds > 0 && lines_ >= lines_before_ ? static_cast<double>(lines_ - lines_before_) / seconds : 0;
+  most_printed_lines_ = std::max(most_printed_lines_, lines_per_s);
+  printed_lines_.push_back(static_cast<float>(lines_per_s));
   lines_before_ = lines_;
   collective_bytes_.push_back(times_.empty() ? kUnknown : static_cast<float>(bytes_per_s));
   times_.push_back(at);
-  nodes_.resize(std::max(nodes_.size(), picture.nodes.size()));
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     take_node(nodes_[i], i < picture.nodes.size() ? picture.nodes[i] : NodeShown());
   }
@@ -124,19 +152,15 @@ void JobCurves::take_node(NodeCurves& node, const NodeShown& shown) const {
   // A rate needs two samples, so the first one has none.
   const bool has_rate = std::any_of(node.memory.begin(), node.memory.end(), [](float m) { return !std::isnan(m); });
   add(node.cores, is_known && has_rate ? static_cast<float>(shown.cores) : kUnknown);
-  add(node.memory, is_known && shown.memory_total >= shown.memory_free
-                       ? static_cast<float>(shown.memory_total - shown.memory_free)
-                       : kUnknown);
+  add(node.memory, is_known ? static_cast<float>(used_memory(shown)) : kUnknown);
   if (!shown.gpus.empty() || !node.gpu_busy.empty()) {
     float busy = 0;
-    float memory = 0;
     for (const GpuSample& gpu : shown.gpus) {
       busy += static_cast<float>(gpu.busy_percent) / static_cast<float>(shown.gpus.size());
-      memory += static_cast<float>(gpu.memory_bytes);
     }
     const bool has_gpus = is_known && !shown.gpus.empty();
     add(node.gpu_busy, has_gpus ? busy : kUnknown);
-    add(node.gpu_memory, has_gpus ? memory : kUnknown);
+    add(node.gpu_memory, has_gpus ? static_cast<float>(gpu_memory(shown)) : kUnknown);
   }
 }
 

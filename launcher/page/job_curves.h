@@ -24,6 +24,10 @@ struct NodeCurves {
   Curve memory;                    // bytes in use, by whomever
   Curve gpu_busy;                  // percent, the mean of its GPUs; empty: it has none
   Curve gpu_memory;                // bytes, of all its GPUs together
+  // The most of all pictures; points are means of several once the job has lasted for long.
+  double most_cores = 0;
+  double most_memory = 0;
+  double most_gpu_memory = 0;
 };
 
 class JobCurves {
@@ -37,6 +41,9 @@ class JobCurves {
   [[nodiscard]] const std::vector<NodeCurves>& nodes() const { return nodes_; }
   [[nodiscard]] const Curve& collective_bytes() const { return collective_bytes_; }  // a second, of the busiest rank
   [[nodiscard]] const Curve& printed_lines() const { return printed_lines_; }        // a second, of all ranks
+  // The most of these that there was.
+  [[nodiscard]] double most_collective_bytes() const { return most_collective_bytes_; }
+  [[nodiscard]] double most_printed_lines() const { return most_printed_lines_; }
   // The last picture's totals: of the rank that has done most, and of all ranks together.
   [[nodiscard]] std::uint64_t operations() const { return operations_; }
   [[nodiscard]] std::uint64_t operation_bytes() const { return operation_bytes_; }
@@ -57,6 +64,8 @@ class JobCurves {
   std::vector<NodeCurves> nodes_;
   Curve collective_bytes_;
   Curve printed_lines_;
+  double most_collective_bytes_ = 0;
+  double most_printed_lines_ = 0;
   std::uint64_t operations_ = 0;
   std::uint64_t operation_bytes_ = 0;
   std::vector<OperationRow> operation_rows_;

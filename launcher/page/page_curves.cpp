@@ -22,14 +22,6 @@ bool is_worth_drawing(const Curve& curve) {
   return std::count_if(curve.begin(), curve.end(), [](float value) { return !std::isnan(value); }) >= 2;
 }
 
-float most_of(const Curve& curve) {
-  float most = 0;
-  for (const float value : curve) {
-    most = std::isnan(value) ? most : std::max(most, value);
-  }
-  return most;
-}
-
 class Drawing {
  public:
   Drawing(const std::vector<double>& times, double length) : times_(times), length_(length) {}
@@ -66,20 +58,15 @@ class Drawing {
 
 std::string of_node(const NodeCurves& node, const Drawing& drawing) {
   std::string figures;
-  const double most_cores = std::max(1.0, std::ceil(static_cast<double>(most_of(node.cores))));
-  figures += drawing.of(
-      "CPU",
-      fixed_text(mean_of(node.cores), 1) + " cores, at most " + fixed_text(static_cast<double>(most_of(node.cores)), 1),
-      node.cores, most_cores);
+  figures += drawing.of("CPU", fixed_text(mean_of(node.cores), 1) + " cores, at most " + fixed_text(node.most_cores, 1),
+                        node.cores, std::max(1.0, std::ceil(node.most_cores)));
   const auto total = static_cast<double>(std::max<std::uint64_t>(node.memory_total, 1));
-  figures +=
-      drawing.of("Memory", "at most " + amount(static_cast<double>(most_of(node.memory))) + " of " + amount(total),
-                 node.memory, total);
+  figures += drawing.of("Memory", "at most " + amount(node.most_memory) + " of " + amount(total), node.memory, total);
   if (is_worth_drawing(node.gpu_busy)) {
     constexpr double kPercent = 100;
     figures += drawing.of("GPUs", fixed_text(mean_of(node.gpu_busy), 0) + " % busy", node.gpu_busy, kPercent);
-    const double most = std::max(1.0, static_cast<double>(most_of(node.gpu_memory)));
-    figures += drawing.of("GPU memory", "at most " + amount(most), node.gpu_memory, most);
+    figures += drawing.of("GPU memory", "at most " + amount(node.most_gpu_memory), node.gpu_memory,
+                          std::max(1.0, node.most_gpu_memory));
   }
   return figures.empty() ? ""
                          : "<div class=\"node\"><strong>" + escaped(node.host) + "</strong><div class=\"curves\">\n" +
@@ -119,7 +106,7 @@ std::string page_curves(const JobCurves& curves, double length) {
   const Drawing drawing(curves.times(), std::max(length, curves.times().empty() ? 0.001 : curves.times().back()));
   std::string job;
   if (curves.operations() > 0) {
-    const auto most = static_cast<double>(most_of(curves.collective_bytes()));
+    const double most = curves.most_collective_bytes();
     job += drawing.of("Collectives",
                       std::to_string(curves.operations()) + " of " +
                           amount(static_cast<double>(curves.operation_bytes())) +
@@ -127,7 +114,7 @@ std::string page_curves(const JobCurves& curves, double length) {
                       curves.collective_bytes(), std::max(1.0, most));
   }
   if (curves.lines() > 0) {
-    const auto most = static_cast<double>(most_of(curves.printed_lines()));
+    const double most = curves.most_printed_lines();
     job += drawing.of("Output",
                       counted(curves.lines(), "line") + ", " + amount(static_cast<double>(curves.output_bytes())) +
                           " of all ranks, at most " + fixed_text(most, 0) + " lines/s",

@@ -87,6 +87,21 @@ TEST_CASE("curves: a job of any length has a bounded number of points, and their
   CHECK(page_curves(wide, 200).size() < 2'000'000);
 }
 
+TEST_CASE("curves: the most that was used is told however long the job has lasted since") {
+  JobCurves curves;
+  for (int second = 1; second <= 10'000; ++second) {
+    JobPicture picture = picture_of({second == 100 ? 7.0 : 1.0}, second < 100 ? 0 : 5000);
+    picture.nodes[0].memory_free = second == 9'999 ? 2 * kGiB : 12 * kGiB;
+    picture.ranks[0].bytes_per_s = second == 5'000 ? 64 << 20 : 0;
+    curves.take(second, picture);
+  }
+  const std::string section = page_curves(curves, 10'000);
+  CHECK(has(section, "1.0 cores, at most 7.0<"));
+  CHECK(has(section, "at most 14 GiB of 16 GiB<"));
+  CHECK(has(section, "at most 64 MiB/s<"));
+  CHECK(has(section, "at most 5000 lines/s<"));
+}
+
 TEST_CASE("curves: a host that is far from the others is named, of two none is") {
   JobCurves curves;
   for (int second = 1; second <= 3; ++second) {
