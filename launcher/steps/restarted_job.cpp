@@ -20,8 +20,13 @@
 
 namespace hvd::launch {
 
-RestartedJob::RestartedJob(JobSpec job, Placement placement, std::function<Result<int>(const JobStep&)> run)
-    : job_(std::move(job)), placement_(std::move(placement)), run_(std::move(run)), first_timeout_(job_.timeout) {
+RestartedJob::RestartedJob(JobSpec job, Placement placement, JobRecords& records,
+                           std::function<Result<int>(const JobStep&)> run)
+    : job_(std::move(job)),
+      placement_(std::move(placement)),
+      records_(records),
+      run_(std::move(run)),
+      first_timeout_(job_.timeout) {
   job_.fresh.first_size = placement_.size;
   job_.least_ranks = job_.least_ranks > 0 ? job_.least_ranks : placement_.size;
 }
@@ -32,7 +37,7 @@ Result<int> RestartedJob::run() {
     const auto report_by = [&](std::unique_ptr<JobReporter> own, const Placement&) {
       return std::make_unique<RestartReporter>(std::move(own), placement_, clock_, memory);
     };
-    HVD_TRY_ASSIGN(const int code, run_({job_, placement_, {}, report_by, {}, {}, {}, &is_to_be_requeued_}));
+    HVD_TRY_ASSIGN(const int code, run_({job_, placement_, {}, report_by, {}, {}, {}, &is_to_be_requeued_, &records_}));
     if (!memory.restarts.is_due()) {
       return code == 0 && !memory.restarts.has_kept_all() ? exit_code::kOutputFailed : code;
     }
@@ -93,12 +98,15 @@ Result<void> RestartedJob::place_again(JobRestarts& restarts) {
   return {};
 }
 
-void RestartedJob::say_end(const Error& why, int code) const {
-  if (!job_.json_events) {
-    return write_error_line("hvdrun: the job is not started again: " + why.message());
+void RestartedJob::say_end(const Error& why, int code) {
+  for (const std::string& event : json_refusal(why, code, std::chrono::system_clock::now)) {
+    records_.add(event);
+    if (job_.json_events) {
+      write_error_line(event);
+    }
   }
-  for (const std::string& line : json_refusal(why, code, std::chrono::system_clock::now)) {
-    write_error_line(line);
+  if (!job_.json_events) {
+    write_error_line("hvdrun: the job is not started again: " + why.message());
   }
 }
 

@@ -15,8 +15,9 @@ namespace hvd::launch {
 
 class RestartedJob {
  public:
-  // `run` runs one start.
-  RestartedJob(JobSpec job, Placement placement, std::function<Result<int>(const JobStep&)> run = run_step);
+  // `run` runs one start. `records` outlive it.
+  RestartedJob(JobSpec job, Placement placement, JobRecords& records,
+               std::function<Result<int>(const JobStep&)> run = run_step);
 
   // Returns hvdrun's exit code.
   Result<int> run();
@@ -28,11 +29,12 @@ class RestartedJob {
   // Places the ranks on the hosts that there are, once these are enough.
   Result<void> place_again(JobRestarts& restarts);
   // The job ends between two starts.
-  void say_end(const Error& why, int code) const;
+  void say_end(const Error& why, int code);
 
   const SteadyClock clock_;
   JobSpec job_;
   Placement placement_;
+  JobRecords& records_;
   const std::function<Result<int>(const JobStep&)> run_;
   const Duration first_timeout_;
   int stopped_by_ = 0;

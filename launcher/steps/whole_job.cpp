@@ -44,11 +44,7 @@ Result<int> run_whole_job(JobSpec job, const std::vector<std::string>& notices) 
   JobRecords records(job, clock);
   Result<int> code = 0;
   if (job.fresh.limit > 0) {
-    RestartedJob restarted(job, placement, [&records](const JobStep& start) {
-      JobStep with_records = start;
-      with_records.records = &records;
-      return run_step(with_records);
-    });
+    RestartedJob restarted(job, placement, records);
     code = restarted.run();
     is_to_be_requeued = restarted.is_to_be_requeued();
   } else {

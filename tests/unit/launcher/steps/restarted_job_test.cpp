@@ -1,7 +1,12 @@
 // launcher/steps/restarted_job: which starts a job makes that starts anew, without a process.
 #include "launcher/steps/restarted_job.h"
 
+#include <unistd.h>
+
 #include <deque>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,7 +66,8 @@ struct Starts {
   std::vector<InputMode> inputs{};
 };
 
-Result<int> run(Starts& starts, int least, int limit) {
+Result<int> run(Starts& starts, int least, int limit, const std::string& page = "",
+                const HostDiscovery& discovery = {}) {
   JobSpec job;
   job.hosts = parse_host_list("a:2,b:2").value();
   job.size = 4;
@@ -69,7 +75,12 @@ Result<int> run(Starts& starts, int least, int limit) {
   job.fresh.limit = limit;
   job.input = InputMode::kOne;
   job.json_events = true;
-  return RestartedJob(job, place(job.hosts, job.size).value(),
+  job.page = page;
+  job.discovery = discovery;
+  job.elastic_timeout = 0s;
+  const SteadyClock clock;
+  JobRecords records(job, clock);
+  return RestartedJob(job, place(job.hosts, job.size).value(), records,
                       [&starts](const JobStep& step) { return starts.run(step); })
       .run();
 }
@@ -97,4 +108,18 @@ TEST_CASE("a start after a lost host has the ranks of the others, as long as the
   Starts too_few{{{-1, 1}}};
   CHECK(run(too_few, 4, 3).value() == exit_code::kNodeLost);
   CHECK(too_few.sizes == std::vector<int>{4});
+}
+
+TEST_CASE("a job that ends because too few hosts are left has a page that says so") {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("restarted_job_test." + std::to_string(::getpid()));
+  Starts too_few{{{-1, 1}}};
+  HostDiscovery discovery;
+  discovery.script = "echo a:2";
+  CHECK(run(too_few, 4, 3, path, discovery).value() == exit_code::kNodeLost);
+  std::ifstream file(path);
+  const std::string page(std::istreambuf_iterator<char>(file), {});
+  CHECK(page.find("Failed with code " + std::to_string(exit_code::kNodeLost)) != std::string::npos);
+  CHECK(page.find("the hosts that are left have 2 slots") != std::string::npos);
+  std::filesystem::remove(path);
 }
