@@ -58,6 +58,34 @@ Result<JobPicture> JobPicture::decode(std::string_view body) {
   });
 }
 
+void join_nodes(JobPicture& view) {
+  std::map<std::string, std::size_t> places;
+  std::vector<NodeShown> joined;
+  std::vector<std::int32_t> place_of;  // by a node's number before
+  for (NodeShown& node : view.nodes) {
+    const auto [found, is_new] = places.try_emplace(node.name, joined.size());
+    place_of.push_back(static_cast<std::int32_t>(found->second));
+    if (is_new) {
+      joined.push_back(std::move(node));
+      continue;
+    }
+    NodeShown& same = joined[found->second];
+    same.is_away = same.is_away || node.is_away;
+    same.reconnects += node.reconnects;
+    if (node.is_sampled) {
+      same.is_sampled = true;
+      same.cores = node.cores;
+      same.memory_total = node.memory_total;
+      same.memory_free = node.memory_free;
+      same.gpus = std::move(node.gpus);
+    }
+  }
+  for (RankShown& rank : view.ranks) {
+    rank.node = place_of[static_cast<std::size_t>(rank.node)];
+  }
+  view.nodes = std::move(joined);
+}
+
 void mark_odd_ranks(JobPicture& view) {
   std::vector<RankShown*> running;
   for (RankShown& rank : view.ranks) {

@@ -58,6 +58,9 @@ struct JobPicture {
   static Result<JobPicture> decode(std::string_view body);
 };
 
+// Makes one node of those that have one name: where an engine starts the ranks, each of them has an agent of its own.
+// Pure.
+void join_nodes(JobPicture& view);
 // Says of each rank how it differs from the others. Pure.
 void mark_odd_ranks(JobPicture& view);
 

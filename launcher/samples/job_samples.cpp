@@ -82,6 +82,7 @@ void JobSamples::fill(JobPicture& view, TimePoint now) const {
       rank.silent_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - found->second.last).count();
     }
   }
+  join_nodes(view);
   mark_odd_ranks(view);
 }
 

@@ -125,6 +125,27 @@ TEST_CASE("a view travels, and one whose ranks are on no node is refused") {
   CHECK_FALSE(JobPicture::decode("x").ok());
 }
 
+TEST_CASE("agents on one host are one node, whose metrics come once") {
+  JobSamples samples;
+  samples.take(0, sample_at(1000, 500, 0));
+  samples.take(0, sample_at(2000, 1500, 0));
+  samples.note_back(1);
+  JobPicture view = two_ranks();
+  view.nodes.resize(3, view.nodes[0]);
+  view.nodes[1].name = "other";
+  view.ranks.resize(3, view.ranks[1]);
+  view.ranks[1].node = 1;
+  view.ranks[2].node = 2;
+  samples.fill(view, TimePoint());
+  REQUIRE(view.nodes.size() == 2);
+  CHECK((view.nodes[0].is_sampled && view.nodes[0].cores == 1 && view.nodes[1].reconnects == 1));
+  CHECK((view.ranks[0].node == 0 && view.ranks[1].node == 1 && view.ranks[2].node == 0));
+  const std::string text = metrics_text(view, MetricsForm::kPrometheus);
+  const std::string line = "hvdrun_node_busy_cores{job=\"c0ffee00\",node=\"node\\\"1\"}";
+  CHECK(text.find(line) != std::string::npos);
+  CHECK(text.find(line) == text.rfind(line));
+}
+
 TEST_CASE("metrics have help, type and escaped labels in either form") {
   JobSamples samples;
   samples.take(0, sample_at(1000, 500, 8000));
