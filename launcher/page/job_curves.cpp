@@ -31,6 +31,24 @@ void halve_curve(Curve& curve) {
   curve.resize(half);
 }
 
+std::vector<OperationRow> sum_of(std::vector<OperationRow> rows, const std::vector<OperationRow>& before) {
+  for (const OperationRow& earlier : before) {
+    const auto same = std::find_if(rows.begin(), rows.end(),
+                                   [&earlier](const OperationRow& row) { return row.kind == earlier.kind; });
+    if (same == rows.end()) {
+      rows.push_back(earlier);
+      continue;
+    }
+    same->operations += earlier.operations;
+    same->bytes += earlier.bytes;
+    same->lasted += earlier.lasted;
+    same->waited += earlier.waited;
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const OperationRow& a, const OperationRow& b) { return a.lasted > b.lasted; });
+  return rows;
+}
+
 double used_memory(const NodeShown& node) {
   return static_cast<double>(node.memory_total - std::min(node.memory_free, node.memory_total));
 }
@@ -102,16 +120,17 @@ void JobCurves::take(double at, const JobPicture& picture) {
   const bool has_told =
       std::any_of(picture.nodes.begin(), picture.nodes.end(), [](const NodeShown& node) { return node.is_sampled; });
   double bytes_per_s = 0;
-  lines_ = output_bytes_ = 0;
+  totals_.lines = before_.lines;
+  totals_.output_bytes = before_.output_bytes;
   for (const RankShown& rank : picture.ranks) {
-    lines_ += rank.lines;
-    output_bytes_ += rank.output_bytes;
-    operations_ = std::max(operations_, rank.used.runtime.operations);
-    operation_bytes_ = std::max(operation_bytes_, rank.used.runtime.bytes);
+    totals_.lines += rank.lines;
+    totals_.output_bytes += rank.output_bytes;
+    totals_.operations = std::max(totals_.operations, before_.operations + rank.used.runtime.operations);
+    totals_.operation_bytes = std::max(totals_.operation_bytes, before_.operation_bytes + rank.used.runtime.bytes);
     bytes_per_s = std::max(bytes_per_s, rank.bytes_per_s);
   }
   if (std::vector<OperationRow> rows = operation_table(picture); !rows.empty()) {
-    operation_rows_ = std::move(rows);
+    totals_.operation_rows = sum_of(std::move(rows), before_.operation_rows);
   }
   if (!has_told) {
     return;
@@ -126,10 +145,10 @@ void JobCurves::take(double at, const JobPicture& picture) {
   }
   const double seconds = at - (times_.empty() ? 0 : times_.back());
   const double lines_per_s =
-      seconds > 0 && lines_ >= lines_before_ ? static_cast<double>(lines_ - lines_before_) / seconds : 0;
+      seconds > 0 && totals_.lines >= lines_before_ ? static_cast<double>(totals_.lines - lines_before_) / seconds : 0;
   most_printed_lines_ = std::max(most_printed_lines_, lines_per_s);
   printed_lines_.push_back(static_cast<float>(lines_per_s));
-  lines_before_ = lines_;
+  lines_before_ = totals_.lines;
   collective_bytes_.push_back(times_.empty() ? kUnknown : static_cast<float>(bytes_per_s));
   times_.push_back(at);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {

@@ -30,10 +30,21 @@ struct NodeCurves {
   double most_gpu_memory = 0;
 };
 
+// JobTotals is what a job has done so far: operations of the rank that has done most, and the output of all ranks.
+struct JobTotals {
+  std::uint64_t operations = 0;
+  std::uint64_t operation_bytes = 0;
+  std::vector<OperationRow> operation_rows;
+  std::uint64_t lines = 0;
+  std::uint64_t output_bytes = 0;
+};
+
 class JobCurves {
  public:
   // `at`: seconds since the job began. A picture in which no node has told anything is left out.
   void take(double at, const JobPicture& picture);
+  // All ranks are started anew: the next pictures count from nothing.
+  void start_again() { before_ = totals_; }
 
   [[nodiscard]] const std::vector<double>& times() const { return times_; }
   // Of the last picture, whether or not it has points of its own; 0: there was none.
@@ -44,12 +55,8 @@ class JobCurves {
   // The most of these that there was.
   [[nodiscard]] double most_collective_bytes() const { return most_collective_bytes_; }
   [[nodiscard]] double most_printed_lines() const { return most_printed_lines_; }
-  // The last picture's totals: of the rank that has done most, and of all ranks together.
-  [[nodiscard]] std::uint64_t operations() const { return operations_; }
-  [[nodiscard]] std::uint64_t operation_bytes() const { return operation_bytes_; }
-  [[nodiscard]] std::uint64_t lines() const { return lines_; }
-  [[nodiscard]] std::uint64_t output_bytes() const { return output_bytes_; }
-  [[nodiscard]] const std::vector<OperationRow>& operation_rows() const { return operation_rows_; }
+  // The last picture's, on top of those of the starts before.
+  [[nodiscard]] const JobTotals& totals() const { return totals_; }
   // Hosts whose mean is far from the others' (their median), one sentence each.
   [[nodiscard]] std::vector<std::string> outliers() const;
 
@@ -66,12 +73,9 @@ class JobCurves {
   Curve printed_lines_;
   double most_collective_bytes_ = 0;
   double most_printed_lines_ = 0;
-  std::uint64_t operations_ = 0;
-  std::uint64_t operation_bytes_ = 0;
-  std::vector<OperationRow> operation_rows_;
-  std::uint64_t lines_ = 0;
+  JobTotals totals_;
+  JobTotals before_;                // of the starts before
   std::uint64_t lines_before_ = 0;  // when the last point was made
-  std::uint64_t output_bytes_ = 0;
 };
 
 // Returns the mean of what is known of a curve; NaN: nothing is.

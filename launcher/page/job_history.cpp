@@ -86,7 +86,8 @@ void JobHistory::add(std::string_view line) {
   if (event.name.empty() || !ms) {
     return;
   }
-  if (event.name == "job_started" && !std::exchange(restarts_, false)) {
+  const bool is_new_job = event.name == "job_started" && !std::exchange(restarts_, false);
+  if (is_new_job || began_.empty()) {  // a job that is refused has no start
     *this = JobHistory();
     began_ms_ = *ms;
     began_ = text_in(event.json, "time");
@@ -131,6 +132,7 @@ void JobHistory::begin(const Event& event) {
   if (nodes == event.json.end() || !nodes->is_array()) {
     return;
   }
+  std::size_t ranks = 0;
   for (const Json& each : *nodes) {
     if (!each.is_object()) {
       continue;
@@ -146,8 +148,10 @@ void JobHistory::begin(const Event& event) {
       Json of_rank = each;
       of_rank["rank"] = number.value_or(-1);
       rank_of({"", event.at, std::move(of_rank)});
+      ranks = std::max(ranks, static_cast<std::size_t>(number.value_or(-1) + 1));
     }
   }
+  ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(ranks), ranks_.end());  // it may have fewer of them too
 }
 
 HistoryNode* JobHistory::node_of(const Event& event) {
@@ -275,6 +279,7 @@ void JobHistory::take_end(const Event& event) {
     end.failed = static_cast<int>(number_in(*ranks, "failed"));
     end.lost = static_cast<int>(number_in(*ranks, "lost"));
     end.not_started = static_cast<int>(number_in(*ranks, "not_started"));
+    end.released = static_cast<int>(number_in(*ranks, "released"));
   }
   const auto kept = event.json.find("output_kept");
   end.is_output_kept = kept == event.json.end() || *kept != false;

@@ -78,6 +78,7 @@ struct HistoryEnd {
   int failed = 0;
   int lost = 0;
   int not_started = 0;
+  int released = 0;
   bool is_output_kept = true;
 };
 
@@ -91,7 +92,7 @@ class JobHistory {
   [[nodiscard]] const std::string& version() const { return version_; }
   [[nodiscard]] const std::string& cwd() const { return cwd_; }
   [[nodiscard]] const std::vector<std::string>& argv() const { return argv_; }
-  // "2026-11-22T01:02:03.456Z"; empty: no job has begun.
+  // "2026-11-22T01:02:03.456Z"; that of the job's first event; empty: there was none.
   [[nodiscard]] const std::string& began() const { return began_; }
   // The same in milliseconds since 1970.
   [[nodiscard]] long long began_ms() const { return began_ms_; }
@@ -103,6 +104,8 @@ class JobHistory {
   [[nodiscard]] const std::vector<HistoryGeneration>& generations() const { return generations_; }
   [[nodiscard]] const std::optional<HistoryFailure>& failure() const { return failure_; }
   [[nodiscard]] const std::optional<HistoryEnd>& end() const { return end_; }
+  // All ranks have ended, and are to be started anew.
+  [[nodiscard]] bool is_restarting() const { return restarts_; }
   // The first 500 things that happened.
   [[nodiscard]] const std::vector<HistoryEvent>& events() const { return events_; }
   [[nodiscard]] std::size_t count_of_events() const { return count_of_events_; }

@@ -154,13 +154,14 @@ class PageWriter {
             duration_text(latest_) + (end ? "" : " so far") + ", began " + escaped(history_.began());
     if (end) {
       std::string counts = std::to_string(end->succeeded) + " succeeded";
-      for (const auto& [count, what] : {std::pair(end->failed, " failed"), std::pair(end->lost, " lost"),
-                                        std::pair(end->not_started, " not started")}) {
+      for (const auto& [count, what] :
+           {std::pair(end->failed, " failed"), std::pair(end->lost, " lost"),
+            std::pair(end->not_started, " not started"), std::pair(end->released, " released")}) {
         if (count > 0) {
           add_to_list(counts, std::to_string(count) + what);
         }
       }
-      out_ += ". Ranks: " + counts;
+      out_ += history_.ranks().empty() ? "" : ". Ranks: " + counts;
       out_ += end->is_output_kept ? "" : ". <span class=\"bad\">Not all of their output could be kept</span>";
     }
     out_ += ".</p>\n";

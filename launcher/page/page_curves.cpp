@@ -105,18 +105,18 @@ std::string of_operations(const std::vector<OperationRow>& rows, double length) 
 std::string page_curves(const JobCurves& curves, double length) {
   const Drawing drawing(curves.times(), std::max(length, curves.times().empty() ? 0.001 : curves.times().back()));
   std::string job;
-  if (curves.operations() > 0) {
+  const JobTotals& totals = curves.totals();
+  if (totals.operations > 0) {
     const double most = curves.most_collective_bytes();
     job += drawing.of("Collectives",
-                      std::to_string(curves.operations()) + " of " +
-                          amount(static_cast<double>(curves.operation_bytes())) +
+                      std::to_string(totals.operations) + " of " + amount(static_cast<double>(totals.operation_bytes)) +
                           " in all on the busiest rank, at most " + amount(most) + "/s",
                       curves.collective_bytes(), std::max(1.0, most));
   }
-  if (curves.lines() > 0) {
+  if (totals.lines > 0) {
     const double most = curves.most_printed_lines();
     job += drawing.of("Output",
-                      counted(curves.lines(), "line") + ", " + amount(static_cast<double>(curves.output_bytes())) +
+                      counted(totals.lines, "line") + ", " + amount(static_cast<double>(totals.output_bytes)) +
                           " of all ranks, at most " + fixed_text(most, 0) + " lines/s",
                       curves.printed_lines(), std::max(1.0, most));
   }
@@ -124,7 +124,7 @@ std::string page_curves(const JobCurves& curves, double length) {
   for (const NodeCurves& node : curves.nodes()) {
     nodes += of_node(node, drawing);
   }
-  const std::string operations = of_operations(curves.operation_rows(), length);
+  const std::string operations = of_operations(totals.operation_rows, length);
   if (job.empty() && nodes.empty() && operations.empty()) {
     return "";
   }

@@ -49,7 +49,8 @@ TEST_CASE("curves: each picture is a point, and totals are the last picture's") 
   CHECK(curves.nodes().at(1).memory == Curve{4.0F * kGiB, 4.0F * kGiB});
   CHECK(curves.printed_lines() == Curve{20, 20});
   CHECK((std::isnan(curves.collective_bytes()[0]) && curves.collective_bytes()[1] == 1000));
-  CHECK((curves.operations() == 20 && curves.operation_bytes() == 8000 && curves.lines() == 60));
+  const JobTotals& totals = curves.totals();
+  CHECK((totals.operations == 20 && totals.operation_bytes == 8000 && totals.lines == 60));
   CHECK(mean_of(curves.nodes()[0].cores) == doctest::Approx(4));
 }
 
@@ -127,6 +128,24 @@ TEST_CASE("curves: a table of the collectives by kind, also where there are too 
             "<tr><td>allreduce</td><td class=\"number\">20</td><td class=\"number\">4.0 KiB</td>"
             "<td class=\"number\">2.00 s, 50 %</td><td class=\"number\">1.00 s, 50 %</td>"
             "<td class=\"number\">1</td></tr>"));
+}
+
+TEST_CASE("curves: what ranks do that are started anew comes on top of what was done before") {
+  JobCurves curves;
+  JobPicture picture = picture_of({1}, 100);
+  picture.ranks[0].used.runtime.kinds = {{"allreduce", 10, 4096, 1'000'000, 0}, {"barrier", 1, 0, 2, 0}};
+  curves.take(1, picture);
+  curves.take(2, picture);
+  curves.start_again();
+  curves.take(3, picture_of({1}));
+  CHECK((curves.totals().lines == 100 && curves.totals().operations == 20));
+  picture.ranks[0].used.runtime.kinds = {{"allreduce", 10, 4096, 2'000'000, 0}};
+  curves.take(4, picture);
+  const std::string section = page_curves(curves, 4);
+  CHECK(has(section, "20 of 7.8 KiB in all"));
+  CHECK(has(section, "200 lines"));
+  CHECK(has(section, "<td>allreduce</td><td class=\"number\">20</td><td class=\"number\">8.0 KiB</td>"));
+  CHECK(has(section, "<td>barrier</td><td class=\"number\">1</td>"));
 }
 
 TEST_CASE("curves: the section has a drawing for each host, escapes names, and is empty where nothing is known") {

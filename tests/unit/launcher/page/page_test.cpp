@@ -122,6 +122,10 @@ TEST_CASE("a job that begins anew keeps its history, and the next step of a job 
   CHECK(history.ranks()[1].processes.size() == 2);
   CHECK_FALSE(history.failure().has_value());
   CHECK(history.latest() == doctest::Approx(3.1));
+  JobHistory smaller = history_of(lines);
+  smaller.add(again);
+  smaller.add(at(3500, R"("event":"job_started","size":1,"nodes":[{"node":0,"host":"n2","ranks":[0]}])"));
+  CHECK((smaller.ranks().size() == 1 && smaller.ranks()[0].processes.size() == 1));
   history.add(started(4000));
   CHECK(history.ranks()[1].processes.empty());
   CHECK(history.latest() == 0);
@@ -143,6 +147,24 @@ TEST_CASE("what is no event, or a false one, changes nothing and harms nothing")
   CHECK_FALSE(history.end().has_value());
   CHECK_FALSE(job_page(history).empty());
   CHECK_FALSE(job_page(JobHistory()).empty());
+}
+
+TEST_CASE("a job that is refused lasts for no time, and has a page that says why") {
+  const JobHistory history = history_of({at(1000, R"("event":"failure","causes":["no folder /x"],"exit_code":244)"),
+                                         at(1000, R"("event":"job_ended","exit_code":244,"seconds":0.0)")});
+  CHECK(history.began() == "2026-11-22T12:00:01.000Z");
+  REQUIRE(history.failure());
+  CHECK((history.failure()->at == 0 && history.latest() == 0));
+  const std::string page = job_page(history);
+  CHECK(page.find("The first failure, " + duration_text(0) + " after the start") != std::string::npos);
+  CHECK(page.find("Ranks: 0 succeeded") == std::string::npos);
+}
+
+TEST_CASE("ranks that have left an elastic job are counted at its end") {
+  JobHistory history = history_of({started()});
+  history.add(at(2500, R"("event":"job_ended","exit_code":0,"seconds":2.5,"output_kept":true,"ranks":)"
+                       R"({"succeeded":2,"failed":0,"lost":0,"not_started":0,"released":1})"));
+  CHECK(job_page(history).find("Ranks: 2 succeeded, 1 released") != std::string::npos);
 }
 
 TEST_CASE("the clock may be set back") {
@@ -181,19 +203,12 @@ TEST_CASE("the page of a running job lasts until the last look at it, that of an
 
 TEST_CASE("a host that has not answered is waited for until it is lost or the job has ended") {
   const std::string unreached = R"("event":"node_lost","node":0,"host":"n1","message":"it is silent")";
-  const auto counts = [](const std::string& page, const std::string& word) {
-    std::size_t count = 0;
-    for (std::size_t at = page.find(word); at != std::string::npos; at = page.find(word, at + 1)) {
-      ++count;
-    }
-    return count;
-  };
   JobHistory history = history_of({started()});
-  CHECK((counts(job_page(history), ">not yet<") == 2 && counts(job_page(history), ">never<") == 0));
+  CHECK((count(job_page(history), ">not yet<") == 2 && count(job_page(history), ">never<") == 0));
   history.add(at(1000, unreached));
-  CHECK((counts(job_page(history), ">not yet<") == 1 && counts(job_page(history), ">never<") == 1));
+  CHECK((count(job_page(history), ">not yet<") == 1 && count(job_page(history), ">never<") == 1));
   history.add(kEnded);
-  CHECK((counts(job_page(history), ">not yet<") == 0 && counts(job_page(history), ">never<") == 2));
+  CHECK((count(job_page(history), ">not yet<") == 0 && count(job_page(history), ">never<") == 2));
 }
 
 TEST_CASE("a job of 1,000 ranks that start anew for a day has a page of at most 5 MB") {
@@ -239,6 +254,28 @@ TEST_CASE("a page is written when something is new, at most every five seconds e
   CHECK(page.failure().empty());
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a page counts what ranks print before and after they are started anew") {
+  const std::string path = std::filesystem::temp_directory_path() / ("page_test." + std::to_string(::getpid()));
+  hvd::test::StillClock clock;
+  JobPicture picture;
+  picture.nodes.resize(1);
+  picture.nodes[0].is_sampled = true;
+  picture.ranks.resize(1);
+  picture.ranks[0].lines = 70;
+  PageFile page(path, clock);
+  page.add(started());
+  for (int start = 0; start < 2; ++start) {
+    clock.advance(std::chrono::seconds(5));
+    page.take(picture);
+    page.add(at(9000, R"("event":"job_restarted","message":"rank 1 failed","restart":1,"limit":3)"));
+    page.add(started(9500));
+  }
+  page.add(kEnded);
+  std::ifstream file(path);
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}).find("140 lines") != std::string::npos);
+  std::filesystem::remove(path);
 }
 
 TEST_CASE("a page that cannot be written is told once") {
