@@ -64,6 +64,8 @@ def test_the_first_exception_is_raised_with_its_traceback(hosts, capsys):
         horovod.run(work, num_proc=2, hosts=hosts)
     assert caught.value.args == ("of rank", 1)
     assert "on rank 1" in str(caught.value.__cause__) and "in work" in str(caught.value.__cause__)
+    line = work.__code__.co_firstlineno + 6
+    assert f'File "{__file__}", line {line}, in work\n    raise OwnError("of rank", 1)\n' in caught.value.__cause__.text
     # Not what hvdrun repeats of it too.
     assert [line for line in str(caught.value.__cause__).splitlines() if line.endswith("OwnError: ('of rank', 1)")] != []
     assert str(caught.value.__cause__).count("OwnError: ('of rank', 1)\n") == 1, str(caught.value.__cause__)
@@ -175,6 +177,8 @@ def test_wrong_arguments():
     ):  # fmt: skip
         with pytest.raises(ValueError):
             horovod.run(print, **wrong)
+    with pytest.raises(TypeError, match="a function is needed, not 'train.py'; a script is started by hvdrun"):
+        horovod.run("train.py", np=2)
 
 
 @pytest.mark.parametrize("where", [

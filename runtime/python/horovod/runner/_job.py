@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, IO, List, Optional, Tuple, Union
 import cloudpickle
 
 from horovod.common.exceptions import HorovodInternalError
-from horovod.runner import _options
+from horovod.runner import _options, _pickling
 from horovod.runner._culprit import find_culprit
 from horovod.runner._exchange import Folder, Lines
 from horovod.runner.elastic import constants
@@ -175,9 +175,11 @@ def raise_first_failure(failures: List[Dict[str, Any]], last_words: str) -> None
 
 
 def make_payload(func: Callable[..., Any], args: Tuple, kwargs: Dict[str, Any]) -> bytes:
-    """Returns what the ranks are sent. TypeError names what cannot be pickled."""
+    """Returns what the ranks are sent. TypeError names what cannot be called or pickled."""
+    if not callable(func):
+        raise TypeError(f"a function is needed, not {func!r}; a script is started by hvdrun: hvdrun -np 2 python train.py")
     try:
-        call = cloudpickle.dumps((func, args, kwargs))
+        call = _pickling.dumps((func, args, kwargs))
     except Exception as error:
         name = getattr(func, "__qualname__", repr(func))
         culprit = find_culprit(func, args, kwargs)

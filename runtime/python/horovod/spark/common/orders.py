@@ -13,6 +13,8 @@ from typing import Any
 
 import cloudpickle
 
+from horovod.runner import _pickling
+
 
 @dataclass(frozen=True)
 class Ticket:
@@ -25,7 +27,7 @@ class Ticket:
 def send(store: Any, run_id: str, what: Any) -> Ticket:
     """Puts `what` into the store. TypeError names what cannot be pickled."""
     try:
-        payload = cloudpickle.dumps(what)
+        payload = _pickling.dumps(what)
     except Exception as error:
         raise TypeError(f"this cannot be sent to the processes that train: {describe(what, error)}") from error
     path = posixpath.join(store.get_run_path(run_id), f"order-{uuid.uuid4().hex}")
