@@ -193,7 +193,8 @@ std::string describe_end(const news::Ended& ended, const Placement& placement) {
   }
   const Cause& cause = *state.cause();
   std::string text = "hvdrun: job failed after " + describe_duration(ended.took) + ": " + cause.lines.front();
-  if (cause.lines.size() > 1) {
+  // Only hosts fail several at once; what else has a second line explains the first there.
+  if (cause.kind == Cause::Kind::kUnreached && cause.lines.size() > 1) {
     text += " (and " + std::to_string(cause.lines.size() - 1) + " more)";
   }
   return text + describe_restarts(ended.restarts) + describe_others(state) + "; exit code " +

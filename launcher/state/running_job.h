@@ -23,7 +23,8 @@ struct Cause {
     kLoss,      // a rank failed, or a host was lost, while the ranks ran: a new start may do better
     kUnreached  // hosts could not be reached
   };
-  std::vector<std::string> lines;  // one per failed host or rank: who, what, what to try
+  std::vector<std::string>
+      lines;  // who, what, what to try; of kUnreached a line for each host, else the others explain
   int exit_code = 0;
   int rank = -1;       // the rank whose last lines belong to the report; -1: none
   std::string hint{};  // what the user can do about it while the job ends

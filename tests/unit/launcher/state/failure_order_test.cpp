@@ -197,6 +197,9 @@ TEST_CASE("when a rank leaves in order though others need it, the first of those
   CHECK(job.state.cause()->lines.back() == "rank 2 on b had left the job before, and exited with code 0");
   CHECK(job.ends(0, kOne) == "report");
   CHECK(job.state.exit_code() == 1);
+  // Rank 2 has not failed as well.
+  CHECK(describe_end({job.state, std::chrono::seconds(2)}, job.placement) ==
+        "hvdrun: job failed after 2.0 s: rank 0 on a (pid 100) exited with code 1; exit code 1");
 }
 
 TEST_CASE("when nobody but those who follow fails, the first of them is named in the end") {
