@@ -151,7 +151,8 @@ Result<void> check_known(const CLI::App& app, const std::vector<std::string>& wo
     } else if (name == "-n" || name == "-pn") {
       return Error(Code::kInvalid, "there is no option " + name + "; did you mean -np? See hvdrun --help");
     } else if (name.starts_with("--")) {
-      return Error(Code::kInvalid, unknown_option(app, name) + " See hvdrun --help, or --help-all");
+      const std::string what = unknown_option(app, name);
+      return Error(Code::kInvalid, what + (what.ends_with('?') ? " See" : "; see") + " hvdrun --help, or --help-all");
     }
   }
   return {};

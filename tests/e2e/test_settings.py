@@ -67,7 +67,7 @@ def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
     (["--output-filename", "d", "--output-rotate", "10X", "true"], "--output-rotate '10X': expected a size"),
     (["--output-rotate", "10M", "true"], "--output-rotate says nothing without --output-filename"),
     (["-np", "2"], "no command given"),
-    (["--no-such-flag", "true"], "--no-such-flag"),
+    (["--zzz", "true"], "there is no option --zzz; see hvdrun --help, or --help-all"),
     (["-n", "2", "true"], "there is no option -n; did you mean -np?"),
     (["-pn", "2", "true"], "there is no option -pn; did you mean -np?"),
     (["-np", "two", "true"], "--np: 'two' is no number"),
