@@ -23,8 +23,8 @@ struct Cause {
     kLoss,      // a rank failed, or a host was lost, while the ranks ran: a new start may do better
     kUnreached  // hosts could not be reached
   };
-  std::vector<std::string>
-      lines;  // who, what, what to try; of kUnreached a line for each host, else the others explain
+  // Who, what, what to try: of kUnreached a line for each host; else the lines after the first explain it.
+  std::vector<std::string> lines;
   int exit_code = 0;
   int rank = -1;       // the rank whose last lines belong to the report; -1: none
   std::string hint{};  // what the user can do about it while the job ends
