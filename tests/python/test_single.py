@@ -60,6 +60,13 @@ def test_optimizer_before_init(no_job):
         hvd.DistributedOptimizer(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0))
 
 
+@pytest.mark.parametrize("wrong", [torch.nn.Linear(1, 1), torch.nn.Linear(1, 1).parameters()])
+@pytest.mark.parametrize("use", [hvd.DistributedOptimizer, lambda wrong: hvd.broadcast_optimizer_state(wrong, root_rank=0)])
+def test_what_is_no_optimizer_is_refused(job, use, wrong):
+    with pytest.raises(ValueError, match=f"a torch optimizer is needed, not {type(wrong).__name__}; as in torch.optim.SGD"):
+        use(wrong)
+
+
 def test_a_process_of_its_own_is_a_job_of_size_1(job):
     assert [getattr(hvd, question)() for question in QUESTIONS] == [0, 1, 0, 1, 0, 1]
     assert torch.equal(hvd.allreduce(torch.ones(2)), torch.ones(2))

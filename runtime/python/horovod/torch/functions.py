@@ -114,6 +114,14 @@ def _synchronize_all(handles: List[int]) -> None:
         raise failure
 
 
+def check_optimizer(optimizer: Any) -> None:
+    """ValueError where a model, or its parameters, stand in the place of an optimizer."""
+    if not hasattr(optimizer, "param_groups"):
+        raise ValueError(
+            f"a torch optimizer is needed, not {type(optimizer).__name__}; as in torch.optim.SGD(model.parameters(), lr=0.1)"
+        )
+
+
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer,
     root_rank: int,
@@ -140,6 +148,7 @@ def broadcast_optimizer_state(
     if isinstance(optimizer, torch.optim.LBFGS):
         # Its state is a history of flat vectors whose number differs from rank to rank.
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
+    check_optimizer(optimizer)
     is_root = mpi_ops.rank() == root_rank
     is_new = not optimizer.state
     # The root's structure goes first, without the tensors. Then each tensor is received in memory of the right shape.

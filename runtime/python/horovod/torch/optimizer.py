@@ -16,7 +16,7 @@ from horovod.torch._adasum_optimizer import AdasumMixin
 from horovod.torch._gradients import Reducer, Settings
 from horovod.torch._named import NamedMixin, stay_out_of_compiled_code
 from horovod.torch.compression import Compression
-from horovod.torch.functions import broadcast_object
+from horovod.torch.functions import broadcast_object, check_optimizer
 
 _TWO_SYNCHRONIZATIONS = (
     "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). The gradients "
@@ -327,6 +327,7 @@ def DistributedOptimizer(
     """
     if isinstance(optimizer, (_DistributedMixin, AdasumMixin)):
         raise ValueError("the optimizer is a DistributedOptimizer already")
+    check_optimizer(optimizer)
     number_of(process_set)
     op = choose_op(op, None)
     if gradient_predivide_factor != 1.0 and op != mpi_ops.Average:
