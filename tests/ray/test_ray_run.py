@@ -173,7 +173,7 @@ def test_shutdown_gives_everything_back_and_stops_a_call(executor, tmp_path):
     ranks.shutdown()
     wait_until(lambda: not any(is_alive(int(file.read_text())) for file in tmp_path.iterdir()))
     everything_is_free()
-    with pytest.raises(RuntimeError, match=r"there are no ranks; call start\(\) before ask"):
+    with pytest.raises(RuntimeError, match=r"there are no ranks; call start\(\) first, and again after shutdown\(\)"):
         ranks.run(place)
 
 

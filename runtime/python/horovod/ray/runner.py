@@ -232,7 +232,7 @@ class RayExecutor:
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         if self.adapter is None:
-            raise RuntimeError(f"RayExecutor: there are no ranks; call start() before {name}")
+            raise RuntimeError("RayExecutor: there are no ranks; call start() first, and again after shutdown()")
         method = getattr(self.adapter, name)
         if not self._is_remote:
             return method(*arguments)
