@@ -275,6 +275,7 @@ void JobHistory::take_end(const Event& event) {
   HistoryEnd end;
   end.exit_code = static_cast<int>(number_in(event.json, "exit_code"));
   if (const auto ranks = event.json.find("ranks"); ranks != event.json.end() && ranks->is_object()) {
+    end.has_counts = true;
     end.succeeded = static_cast<int>(number_in(*ranks, "succeeded"));
     end.failed = static_cast<int>(number_in(*ranks, "failed"));
     end.lost = static_cast<int>(number_in(*ranks, "lost"));

@@ -74,6 +74,7 @@ struct HistoryGeneration {
 
 struct HistoryEnd {
   int exit_code = 0;
+  bool has_counts = false;  // of its ranks; none are known where the job ended between two starts
   int succeeded = 0;
   int failed = 0;
   int lost = 0;

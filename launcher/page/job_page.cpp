@@ -161,7 +161,7 @@ class PageWriter {
           add_to_list(counts, std::to_string(count) + what);
         }
       }
-      out_ += history_.ranks().empty() ? "" : ". Ranks: " + counts;
+      out_ += !end->has_counts ? "" : ". Ranks: " + counts;
       out_ += end->is_output_kept ? "" : ". <span class=\"bad\">Not all of their output could be kept</span>";
     }
     out_ += ".</p>\n";

@@ -160,6 +160,15 @@ TEST_CASE("a job that is refused lasts for no time, and has a page that says why
   CHECK(page.find("Ranks: 0 succeeded") == std::string::npos);
 }
 
+TEST_CASE("an end that does not count the ranks has no counts on the page") {
+  const JobHistory history =
+      history_of({started(), rank_started(100, 0, 0), rank_ended(200, 0, 0, 3),
+                  at(300, R"("event":"job_restarted","message":"rank 0 failed","restart":1,"limit":3)"),
+                  at(400, R"("event":"failure","causes":["too few hosts are left"],"exit_code":3)"),
+                  at(400, R"("event":"job_ended","exit_code":3,"seconds":0.0)")});
+  CHECK(job_page(history).find("Ranks: 0 succeeded") == std::string::npos);
+}
+
 TEST_CASE("ranks that have left an elastic job are counted at its end") {
   JobHistory history = history_of({started()});
   history.add(at(2500, R"("event":"job_ended","exit_code":0,"seconds":2.5,"output_kept":true,"ranks":)"
