@@ -281,8 +281,11 @@ void AgentCore::on_child_signal() {
   int status = 0;
   pid_t pid = 0;
   while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
-    if (ranks_.has(pid)) {
+    if (const auto rank = ranks_.rank_of(pid)) {
       hub_->catch_up();
+      if (sampler_ != nullptr) {
+        sampler_->tell_last(*rank, pid);
+      }
       ranks_.on_exited(pid, ExitStatus::from_wait(status), state_.is_stopping());
     } else if (sampler_ == nullptr || !sampler_->on_exited(pid, ExitStatus::from_wait(status))) {
       relays_->on_exited(pid, ExitStatus::from_wait(status));  // or a process that a rank had left behind

@@ -205,8 +205,9 @@ std::vector<std::pair<int, pid_t>> NodeRanks::running() const {
   return running;
 }
 
-bool NodeRanks::has(pid_t pid) const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
+std::optional<int> NodeRanks::rank_of(pid_t pid) const {
+  const auto found = std::find_if(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
+  return found == ranks_.end() ? std::nullopt : std::optional((*found)->rank());
 }
 
 void NodeRanks::on_exited(pid_t pid, ExitStatus status, bool is_stopping) {

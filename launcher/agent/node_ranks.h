@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,7 +53,8 @@ class NodeRanks {
   // Sends the signal to the group of each, but not of these.
   void signal(int signo, const std::vector<std::int32_t>& spared) const;
   void signal_rank(int number, int signo) const;
-  [[nodiscard]] bool has(pid_t pid) const;
+  // Returns the rank whose process this is, or was; nullopt: none.
+  [[nodiscard]] std::optional<int> rank_of(pid_t pid) const;
   // Returns number and process of each rank that has not ended.
   [[nodiscard]] std::vector<std::pair<int, pid_t>> running() const;
   // The process of a rank was reaped. `is_stopping`: what kills ranks from now on is this agent.

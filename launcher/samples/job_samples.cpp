@@ -16,6 +16,10 @@ constexpr double kCores = 1;  // milliseconds of processors in a millisecond
 }  // namespace
 
 void JobSamples::take(int node, const SampleMessage& sample) {
+  if (sample.is_last) {
+    std::for_each(sample.ranks.begin(), sample.ranks.end(), [this](const RankSample& rank) { take_last(rank); });
+    return;
+  }
   NodeLast& last = nodes_[node];
   if (last.sample && sample.at_ms > last.sample->at_ms) {
     last.cores = rate(last.sample->cpu_ms, sample.cpu_ms, sample.at_ms - last.sample->at_ms, kCores);
@@ -37,6 +41,13 @@ void JobSamples::take_rank(const RankSample& sample, std::uint64_t at_ms) {
   }
   last.sample = sample;
   last.at_ms = at_ms;
+}
+
+// It came at no interval, so it makes no rates; those of the process before are no longer true.
+void JobSamples::take_last(const RankSample& sample) {
+  RankLast& last = ranks_[sample.rank];
+  last = RankLast();
+  last.sample = sample;
 }
 
 void JobSamples::note_output(int rank, std::string_view bytes, TimePoint now) {

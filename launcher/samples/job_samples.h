@@ -41,6 +41,7 @@ class JobSamples {
   };
 
   void take_rank(const RankSample& sample, std::uint64_t at_ms);
+  void take_last(const RankSample& sample);
 
   std::map<int, RankLast> ranks_;
   std::map<int, Printed> printed_;

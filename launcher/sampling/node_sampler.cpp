@@ -16,6 +16,17 @@ void NodeSampler::watch(Duration interval, bool wants_gpus) {
   sample();
 }
 
+void NodeSampler::tell_last(int rank, pid_t pid) {
+  if (interval_ <= Duration::zero()) {
+    return;
+  }
+  const auto runtime = activity_.read(pid, {});
+  SampleMessage message;
+  message.is_last = true;
+  message.ranks.push_back({rank, 0, usage_.last_cpu_ms(pid), 0, false, runtime ? *runtime : activity_.past(pid)});
+  sink_.send(message);
+}
+
 void NodeSampler::sample() {
   timer_ = loop_.after(interval_, [this] { sample(); });
   const std::vector<std::pair<int, pid_t>> ranks = sink_.ranks();

@@ -40,6 +40,8 @@ class NodeSampler {
   void set_has_gpus(bool has_gpus) { has_gpus_ = has_gpus; }
   // Samples follow each other in this time, and the first one comes at once; zero: none comes any more.
   void watch(Duration interval, bool wants_gpus);
+  // The process of this rank was reaped: what it has counted since the last sample is told while that is still known.
+  void tell_last(int rank, pid_t pid);
   // A child of this process was reaped. Returns false when it was not one of the sampler's.
   bool on_exited(pid_t pid, const ExitStatus& status) { return gpus_ != nullptr && gpus_->on_exited(pid, status); }
   [[nodiscard]] bool owns(pid_t pid) const { return gpus_ != nullptr && gpus_->owns(pid); }

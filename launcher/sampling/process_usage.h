@@ -28,6 +28,11 @@ class ProcessUsage {
 
   // Returns the usage of each root. A root that has ended has no processes.
   std::map<pid_t, Usage> measure(const std::vector<pid_t>& roots);
+  // What the last measure of a root has counted; 0: there was none.
+  [[nodiscard]] std::uint64_t last_cpu_ms(pid_t root) const {
+    const auto found = most_ms_.find(root);
+    return found == most_ms_.end() ? 0 : found->second;
+  }
   // The processes of a root, itself among them, as the last look found them.
   [[nodiscard]] const std::vector<pid_t>& tree(pid_t root) { return trees_[root]; }
 

@@ -73,8 +73,11 @@ struct SampleMessage {
   std::uint64_t memory_free = 0;   // bytes that programs could have
   std::vector<RankSample> ranks;
   std::vector<GpuSample> gpus;  // none: the node has none, or does not tell
+  bool is_last = false;         // of these ranks, which have ended; it says nothing of the node
 
-  static void fields(auto& m, auto& walk) { walk(m.at_ms, m.cpu_ms, m.memory_total, m.memory_free, m.ranks, m.gpus); }
+  static void fields(auto& m, auto& walk) {
+    walk(m.at_ms, m.cpu_ms, m.memory_total, m.memory_free, m.ranks, m.gpus, m.is_last);
+  }
   [[nodiscard]] std::string encode() const;
   static Result<SampleMessage> decode(std::string_view body);
 };

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from hvdrun import hvdrun, start
+from hvdrun import LIBHVD, PYTHON, hvdrun, program, start
 from patience import PATIENCE
 from ports import free_ports
 
@@ -34,6 +34,15 @@ def read_when(path, is_there):
                 return text
         time.sleep(0.05)
     raise AssertionError("the metrics never had it")
+
+
+def test_the_last_metrics_have_what_a_rank_did_until_it_ended(tmp_path):
+    path = tmp_path / "job.prom"
+    done = hvdrun("-np", 1, "--metrics", path, *PYTHON, program("ends_at_once.py"), path,
+                  env={**os.environ, "HVD_LIBRARY": LIBHVD})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    count = int(re.search(r"did (\d+)", done.stdout).group(1))
+    assert value_of(path.read_text(), "hvdrun_rank_collectives_total", rank=0, operation="barrier") == count
 
 
 def test_metrics_tell_what_ranks_use_while_they_run_and_how_they_ended(tmp_path):

@@ -74,6 +74,24 @@ TEST_CASE("a rank that has ended uses nothing and does nothing") {
   CHECK(view.ranks[0].used.cpu_ms == 1500);
 }
 
+TEST_CASE("what a rank has counted when it ended is kept, and says nothing of the node") {
+  JobSamples samples;
+  samples.take(0, sample_at(1000, 500, 8000));
+  samples.take(0, sample_at(2000, 1500, 24000));
+  SampleMessage last = sample_at(0, 0, 80000);
+  last.is_last = true;
+  samples.take(0, last);
+  JobPicture view = two_ranks();
+  view.ranks[0].state = "ended";
+  samples.fill(view, TimePoint());
+  CHECK(view.ranks[0].used.runtime.operations == 10000);
+  CHECK(view.nodes[0].cores == doctest::Approx(1.0));
+  samples.take(0, sample_at(3000, 2000, 8));  // it was started again: another process
+  view.ranks[0].state = "running";
+  samples.fill(view, TimePoint());
+  CHECK((view.ranks[0].cores == 0 && view.ranks[0].bytes_per_s == 0));
+}
+
 TEST_CASE("lines are counted, and the time since the last one") {
   JobSamples samples;
   samples.note_output(1, "a\nb\nc", TimePoint(std::chrono::seconds(10)));
