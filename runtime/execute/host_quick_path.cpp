@@ -13,7 +13,7 @@
 namespace hvd {
 namespace {
 
-// As kYieldsFor in a single node (node_quick_path.cpp).
+// A rank waits so long for the others of its node, as kYieldsFor in node_quick_path.cpp.
 constexpr Duration kMeetsFor = std::chrono::microseconds(100);
 // A leader reads and reduces this much by itself; with more, all ranks of the node should do a part.
 constexpr std::size_t kMostRead = 256U << 10U;

@@ -50,7 +50,7 @@ class QuickCalls {
 
 class HostQuickPath final : public QuickPath {
  public:
-  // Where the ranks of a process set meet.
+  // A place is where the ranks of a process set meet.
   struct Place {
     int process_set = 0;
     const RankMap& map;

@@ -35,8 +35,8 @@ class HostLink {
   static constexpr std::size_t kMostHead = 512;
   static constexpr std::size_t kMostData = 128U << 10U;
 
-  // What a node answers in a round: a post takes part in this one; a decline says that the node takes part in no round
-  // up to this one that it has not posted in.
+  // A node answers a round with one of these: a post takes part in this round; a decline says that the node takes part
+  // in no round up to this one that it has not posted in.
   enum class Kind : std::uint32_t { kPost = 1, kDecline = 2 };
   struct Message {
     Kind kind = Kind::kDecline;

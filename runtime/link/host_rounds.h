@@ -58,7 +58,7 @@ class RoundData {
   virtual ~RoundData() = default;
   // The most bytes that a node sends.
   [[nodiscard]] virtual std::size_t size_bytes() const = 0;
-  // What this node knows, to be sent to a partner; it stays in place until the next take().
+  // Returns what this node knows, to be sent to a partner; it stays in place until the next take().
   [[nodiscard]] virtual Bytes own() const = 0;
   // Combines it with what a partner knows, whose nodes come before this node's, or after them. `is_last`: the result is
   // about all nodes, and the round is done. `theirs` stays in place until the next round. False: it makes no sense.

@@ -74,7 +74,7 @@ class Mesh {
   [[nodiscard]] int data_fd(int node_index) const { return data_[static_cast<std::size_t>(node_index)].get(); }
   // The frames that have gone over that connection so far. The user of the connection counts them.
   [[nodiscard]] LinkCounts& data_counts(int node_index) { return data_counts_[static_cast<std::size_t>(node_index)]; }
-  // What errors call the two ends of a connection to the leader of another node.
+  // Returns what errors call the two ends of a connection to the leader of another node.
   [[nodiscard]] HostLink::Ends ends_of(int node_index) const;
   // The encryption of a connection, or null if it is not encrypted. It lasts as long as the mesh, because starting
   // again with the same key would repeat nonces.

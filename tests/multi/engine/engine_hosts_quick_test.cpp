@@ -10,6 +10,7 @@
 
 #include "tests/multi/engine/engine_job.h"
 #include "tests/multi/engine/set_calls.h"
+#include "tests/multi/engine/thread_calls.h"
 
 namespace hvd::test {
 namespace {
@@ -290,28 +291,7 @@ TEST_CASE("between hosts, ranks that come late now and then, or call otherwise, 
 }
 
 TEST_CASE("between hosts, several threads of each rank meet in any order") {
-  EngineJob job({1, 2});
-  static constexpr int kThreads = 3;
-  static constexpr int kRounds = 60;
-  std::atomic<int> wrong = 0;
-  on_all(3, [&](int rank) {
-    std::vector<std::thread> threads;
-    for (int t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&, t] {
-        std::mt19937 random(static_cast<unsigned>(rank * 10 + t));
-        for (int round = 0; round < kRounds; ++round) {
-          FloatOp op("t" + std::to_string(t), 8, static_cast<float>(rank + round));
-          const bool is_quick = random() % 4 != 0;
-          const Outcome got = is_quick ? execute(job.at(rank), op.op) : op.run(job.at(rank));
-          wrong += got.status != HVD_OK || op.output[7] != static_cast<float>(3 + 3 * round) ? 1 : 0;
-        }
-      });
-    }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
-  });
-  CHECK(wrong == 0);
+  CHECK(wrong_of_threads({1, 2}, 60) == 0);
 }
 
 TEST_CASE("between hosts, what is wrong is told as ever, and the quick path works on") {

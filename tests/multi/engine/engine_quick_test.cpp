@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/multi/engine/engine_job.h"
+#include "tests/multi/engine/thread_calls.h"
 
 namespace hvd::test {
 namespace {
@@ -115,28 +116,7 @@ TEST_CASE("larger ones in shares, in place, by ranks that come late now and then
 }
 
 TEST_CASE("ranks that call in other ways and orders, from several threads, meet all the same") {
-  EngineJob job({3});
-  static constexpr int kThreads = 3;
-  static constexpr int kRounds = 150;
-  std::atomic<int> wrong = 0;
-  on_all(3, [&](int rank) {
-    std::vector<std::thread> threads;
-    for (int t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&, t] {
-        std::mt19937 random(static_cast<unsigned>(rank * 10 + t));
-        for (int round = 0; round < kRounds; ++round) {
-          FloatOp op("t" + std::to_string(t), 8, static_cast<float>(rank + round));
-          const bool is_quick = random() % 4 != 0;
-          const Outcome got = is_quick ? execute(job.at(rank), op.op) : op.run(job.at(rank));
-          wrong += got.status != HVD_OK || op.output[7] != static_cast<float>(3 + 3 * round) ? 1 : 0;
-        }
-      });
-    }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
-  });
-  CHECK(wrong == 0);
+  CHECK(wrong_of_threads({3}, 150) == 0);
 }
 
 TEST_CASE("what is wrong is told as ever, and the quick path works on") {
