@@ -58,3 +58,31 @@ def test_a_layer_whose_code_fails_keeps_no_other_from_running(script, capsys):
     code, lines = run_of(script, capsys, unit=lambda layer: 1 / 0, multi=lambda layer: layer.command("true"))
     assert (code, lines[-1]) == (1, "1 passed, 1 failed, 0 skipped")
     assert any("ZeroDivisionError" in line for line in lines)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder for tests that are run in parts."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests/support"))
+    made = tmp_path / "folder"
+    made.mkdir()
+    (made / "conftest.py").symlink_to(ROOT / "tests/conftest.py")
+    return made
+
+
+def test_a_folder_in_parts_runs_each_test_once(script, capsys, folder):
+    for name in ("a", "b", "c"):
+        (folder / f"test_{name}.py").write_text(
+            f"def test_one():\n    with open({str(folder / 'ran')!r}, 'a') as ran:\n        ran.write({name!r})\n"
+            f"def test_two():\n    assert {name!r} != 'b'\n")
+    code, lines = run_of(script, capsys, e2e=lambda layer: layer.pytest_in_parts(folder, 2))
+    assert (code, lines[-1]) == (1, "5 passed, 1 failed, 0 skipped")
+    assert sorted((folder / "ran").read_text()) == ["a", "b", "c"]
+    assert any("test_b.py" in line for line in lines)
+
+
+def test_a_part_that_runs_nothing_is_a_failure(script, capsys, folder):
+    (folder / "test_a.py").write_text("def test_one():\n    pass\n")
+    code, lines = run_of(script, capsys, e2e=lambda layer: layer.pytest_in_parts(folder, 2))
+    assert (code, lines[-1]) == (1, "1 passed, 1 failed, 0 skipped")
+    assert f"   FAILED: part 2 of {folder} ran nothing" in lines
