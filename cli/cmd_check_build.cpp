@@ -6,7 +6,9 @@
 #include "cli/commands.h"
 #include "cli/options/job_settings.h"
 #include "launcher/engines/mpirun.h"
+#include "launcher/process/spawn.h"
 #include "launcher/ssh/ssh.h"
+#include "launcher/survey/python_survey.h"
 #include "runtime/base/contract.h"
 #include "runtime/base/dyn_lib.h"
 #include "runtime/base/mpi_names.h"
@@ -97,6 +99,58 @@ void line(bool is_there, const std::string& what, const std::string& otherwise) 
   std::cout << "\n";
 }
 
+// Returns what there is in the Python that a job's `python` would be here. python_error says why there is none.
+launch::SoftwareSurvey survey_python() {
+  static constexpr Duration kPatience = std::chrono::seconds(10);
+  launch::SoftwareSurvey software;
+  const std::vector<std::string> environment = own_environment();
+  for (const char* name : {"python", "python3"}) {
+    const auto found = launch::find_program(name, own_variable("PATH"), "");
+    if (found.ok()) {
+      software.program = found.value();
+      launch::ask_python(environment, kPatience, software);
+      return software;
+    }
+  }
+  software.python_error = "no 'python' in PATH";
+  return software;
+}
+
+// Returns the version of a package; empty: it is not installed.
+std::string version_of(const launch::SoftwareSurvey& software, std::span<const char* const> names) {
+  for (const char* name : names) {
+    for (const auto& [package, version] : software.packages) {
+      if (package == name) {
+        return version;
+      }
+    }
+  }
+  return "";
+}
+
+void print_frameworks() {
+  const launch::SoftwareSurvey software = survey_python();
+  const bool has_python = software.python_error.empty();
+  std::cout << "\nAvailable Frameworks:\n";
+  const auto framework = [&](const std::string& name, const std::string& version, const std::string& package) {
+    line(!version.empty(), name + (version.empty() ? "" : " " + version), has_python ? "pip install " + package : "");
+  };
+  static constexpr const char* kTensorflow[] = {"tensorflow", "tensorflow-cpu", "tensorflow-gpu"};
+  static constexpr const char* kKeras[] = {"keras"};
+  static constexpr const char* kJax[] = {"jax"};
+  framework("TensorFlow", version_of(software, kTensorflow), "tensorflow");
+  framework("PyTorch", software.torch, "torch");
+  framework("Keras", version_of(software, kKeras), "keras");
+  framework("JAX", version_of(software, kJax), "jax");
+  if (!has_python) {
+    std::cout << "  " << software.python_error << "\n";
+    return;
+  }
+  std::cout << "  in Python " << software.python << ", " << software.program << ", which has "
+            << (software.horovod.empty() ? "no horovod; install hvdrun's wheel into it" : "horovod " + software.horovod)
+            << "\n";
+}
+
 }  // namespace
 
 int print_build() {
@@ -107,6 +161,7 @@ int print_build() {
   const auto open_mpi = launch::find_open_mpi(own_environment());
   line(open_mpi.ok(), "mpirun (" + (open_mpi.ok() ? open_mpi.value() : "Open MPI") + ": --launcher mpi)",
        open_mpi.ok() ? "" : open_mpi.error().message());
+  print_frameworks();
   const auto mpi = find_mpi();
   std::cout << "\nAvailable Controllers:\n";
   line(true, "hvd", "");

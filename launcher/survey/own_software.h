@@ -16,8 +16,6 @@ namespace hvd::launch {
 SoftwareSurvey own_software(const SurveyRequest& request, const std::vector<std::string>& environment,
                             const std::vector<std::string>& own);
 
-// Reads the lines "hvdrun.KEY VALUE" of the questioned Python, among whatever else it printed. Pure.
-void read_python_answer(std::string_view output, SoftwareSurvey& software);
 // Reads nvidia-smi's name, memory.total and driver_version, as CSV without heading and units. Pure.
 void read_gpu_answer(std::string_view output, SoftwareSurvey& software);
 // Returns "Open MPI 4.1.4" from the output of `mpirun --version`; another program's first line as it is. Pure.

@@ -182,6 +182,28 @@ def test_check_build_tells_what_is_there():
     assert "[X] local" in done.stdout and "[ ] NCCL" in done.stdout
 
 
+def test_check_build_lists_the_frameworks_of_the_python_in_path(tmp_path):
+    python = tmp_path / "python"
+    lines = ("python 3.12.1", "torch 2.13.0+cpu", "horovod 0.1.0", "package tensorflow-cpu 2.19.0", "package numpy 2.0")
+    python.write_text("#!/bin/sh\n" + "".join(f"echo 'hvdrun.{line}'\n" for line in lines))
+    python.chmod(0o755)
+    shown = hvdrun("--check-build", env={**os.environ, "PATH": str(tmp_path)}).stdout
+    assert f"""
+Available Frameworks:
+    [X] TensorFlow 2.19.0
+    [X] PyTorch 2.13.0+cpu
+    [ ] Keras  (pip install keras)
+    [ ] JAX  (pip install jax)
+  in Python 3.12.1, {python}, which has horovod 0.1.0
+""" in shown
+    python.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
+    shown = hvdrun("--check-build", env={**os.environ, "PATH": str(tmp_path)}).stdout
+    assert "    [ ] JAX\n" in shown and "broken" in shown
+    python.unlink()
+    shown = hvdrun("--check-build", env={**os.environ, "PATH": str(tmp_path)}).stdout
+    assert "    [ ] JAX\n  no 'python' in PATH\n" in shown
+
+
 def test_check_build_takes_the_libraries_that_the_variables_name():
     fake = BIN.parent / "lib/fake/libnccl.so.2"
     if not fake.exists():

@@ -11,6 +11,7 @@
 #include "launcher/report/check_text.h"
 #include "launcher/survey/own_software.h"
 #include "launcher/survey/own_system.h"
+#include "launcher/survey/python_survey.h"
 #include "launcher/wire/check_messages.h"
 #include "tests/fuzz/require.h"
 

@@ -20,6 +20,7 @@
 #include "launcher/survey/own_cgroup.h"
 #include "launcher/survey/own_software.h"
 #include "launcher/survey/own_system.h"
+#include "launcher/survey/python_survey.h"
 #include "launcher/wire/check_messages.h"
 #include "runtime/io/socket.h"
 #include "runtime/rendezvous/handshake.h"
