@@ -234,7 +234,7 @@ hvd_status hvd_mac(hvd_ctx* ctx, const void* data, int64_t size_bytes, uint8_t* 
 hvd_status hvd_timeline_start(hvd_ctx* ctx, const char* path, int32_t mark_cycles) {
   return fence([&]() -> Result<void> {
     if (path == nullptr || *path == '\0') {
-      return missing("hvd_timeline_start: path");
+      return Error(hvd::Code::kInvalid, "a timeline needs the path of a file");
     }
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     return context->start_timeline(path, mark_cycles != 0);

@@ -260,6 +260,7 @@ Result<void> read_timeline(const Reader& env, Config& config) {
   TimelineOptions& timeline = config.engine.timeline;
   const std::string path = env.text(contract::kTimeline).value_or("");
   timeline.path = path == "DYNAMIC" ? "" : path;
+  timeline.keeps_earlier = parse_number<int>(env.text(contract::kRestartCount).value_or("0")).value_or(0) > 0;
   HVD_TRY_ASSIGN(timeline.marks_cycles, read_switch(env, contract::kTimelineCycles));
   return {};
 }

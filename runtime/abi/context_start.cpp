@@ -100,6 +100,7 @@ Result<std::unique_ptr<Store>> meet(Config& config, Deadline deadline) {
                    StoreClient::connect(config.agent_socket, config.agent_token, config.map.rank, deadline));
     if (client->place()) {
       take_place(*client->place(), config.map);
+      config.engine.timeline.keeps_earlier = true;
     }
     store = std::move(client);
   }

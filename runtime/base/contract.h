@@ -32,6 +32,8 @@ inline constexpr const char* kLinkSecurity = "HVD_LINK_SECURITY";
 // Set in an elastic job only: how many restarts of failed ranks are allowed, for all ranks together. (Python reads it,
 // and also HOROVOD_ELASTIC and HOROVOD_ELASTIC_TIMEOUT, the seconds that the ranks have to meet again.)
 inline constexpr const char* kRestartLimit = "HVD_RESTART_LIMIT";
+// How often all ranks were started again, as torchrun counts it.
+inline constexpr const char* kRestartCount = "TORCHELASTIC_RESTART_COUNT";
 // 1 for the ranks of a host that joined an elastic job while it ran. (Python reads it.)
 inline constexpr const char* kJoining = "HVD_JOINING";
 

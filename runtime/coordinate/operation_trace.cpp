@@ -1,6 +1,7 @@
 #include "runtime/coordinate/operation_trace.h"
 
 #include "runtime/execute/op_trace.h"
+#include "runtime/observe/timeline_file.h"
 
 namespace hvd {
 
@@ -10,8 +11,11 @@ void OperationTrace::open(const TimelineOptions& options, Log& log) {
   if (options.path.empty()) {
     return;
   }
-  if (const auto started = timeline_->start(options.path, options.marks_cycles); !started.ok()) {
+  const std::string path = options.keeps_earlier ? unused_timeline_path(options.path) : options.path;
+  if (const auto started = timeline_->start(path, options.marks_cycles); !started.ok()) {
     log.write(LogLevel::kError, started.error().message() + "; the job goes on without");
+  } else if (path != options.path) {
+    log.write(LogLevel::kWarning, "the timeline goes on in '" + path + "', since the job has begun anew");
   }
 }
 

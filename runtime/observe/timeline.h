@@ -33,6 +33,8 @@ class TimelineWriter;
 struct TimelineOptions {
   std::string path;  // empty: off until start()
   bool marks_cycles = false;
+  // The job has begun anew, as elastic jobs do: what is at this path may be its own earlier timeline, and stays.
+  bool keeps_earlier = false;
   std::size_t ring_records = 1U << 18U;  // 4 MiB, allocated at the first start
 };
 
@@ -94,7 +96,7 @@ class Timeline final : public StageSink {
 
  private:
   // Extents beyond this number are left out.
-  static constexpr std::size_t kMostExtents = 4;
+  static constexpr std::size_t kMostExtents = 8;
   struct Shape {
     int dims = -1;  // -1: no shape was recorded
     Dtype dtype = Dtype::kUint8;

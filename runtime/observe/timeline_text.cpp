@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t kEventBytes = 512;
 constexpr std::string_view kBetween = ",\n";
 constexpr std::string_view kEnd = "\n]\n";
+constexpr std::string_view kRow = R"(,"tid":0)";
+constexpr std::string_view kAheadRow = R"(,"tid":1)";
 
 std::string phase_name(TracePhase phase, OpKind op) {
   switch (phase) {
@@ -149,7 +151,7 @@ void TimelineText::set_time(std::uint64_t ticks) {
     return;
   }
   told_ticks_ = ticks;
-  time_.assign(R"(,"tid":0,"ts":)");
+  time_.assign(R"(,"ts":)");
   append_micros(time_, ns_of(ticks));
 }
 
@@ -170,7 +172,7 @@ bool TimelineText::add_next(TraceRing& ring) {
       set_time(record->ticks);
       make_room(kEventBytes);
       put(kBetween);
-      put(R"({"name":"CYCLE_START","ph":"i","s":"g","pid":0)");
+      put(R"({"name":"CYCLE_START","ph":"i","s":"g","pid":0,"tid":0)");
       put(time_);
       put("}");
       return true;
@@ -203,16 +205,46 @@ void TimelineText::add_phases(const TraceRecord& record) {
   }
 }
 
+TimelineText::Tensor& TimelineText::tensor_of(const TraceRecord& record) {
+  tensors_.resize(std::max<std::size_t>(tensors_.size(), record.tensor + 1));
+  return tensors_[record.tensor];
+}
+
 void TimelineText::add_phase(const TraceRecord& record, TracePhase phase, const Heads& heads) {
-  const bool is_done = &heads == &ends_ && phase == TracePhase::kOperation && record.tensor < arguments_.size();
-  const std::string_view arguments = is_done ? std::string_view(arguments_[record.tensor]) : std::string_view("");
+  Tensor& tensor = tensor_of(record);
+  const bool begins = &heads == &begins_;
+  if (begins) {
+    tensor.is_ahead =
+        phase == TracePhase::kNegotiate ? (tensor.open & bit_of(TracePhase::kOperation)) != 0 : tensor.is_ahead;
+    tensor.open |= bit_of(phase);
+    ++open_phases_;
+  } else {
+    tensor.open &= ~bit_of(phase);
+    --open_phases_;
+  }
+  const bool is_ahead = phase == TracePhase::kNegotiate && tensor.is_ahead;
+  if (is_ahead && !std::exchange(tensor.has_ahead_row, true)) {
+    name_ahead_row(record.tensor);
+  }
+  const bool is_done = !begins && phase == TracePhase::kOperation;
+  const std::string_view arguments = is_done ? std::string_view(tensor.arguments) : std::string_view("");
   make_room(kEventBytes + arguments.size());
   put(kBetween);
   put(heads[record.op][static_cast<std::size_t>(phase)]);
   put_number(record.tensor);
+  put(is_ahead ? kAheadRow : kRow);
   put(time_);
   put(arguments);
   put("}");
+}
+
+void TimelineText::name_ahead_row(std::uint64_t tensor) {
+  make_room(kEventBytes);
+  put(kBetween);
+  put(R"({"name":"thread_name","ph":"M","pid":)");
+  put_number(tensor);
+  put(kAheadRow);
+  put(R"(,"args":{"name":"asked for again"}})");
 }
 
 void TimelineText::add_rank(const TraceRecord& record) {
@@ -222,6 +254,7 @@ void TimelineText::add_rank(const TraceRecord& record) {
   put_number(record.value);
   put(R"(","ph":"X","pid":)");
   put_number(record.tensor);
+  put(tensor_of(record).is_ahead ? kAheadRow : kRow);
   put(time_);
   put(R"(,"dur":0})");
 }
@@ -273,33 +306,43 @@ void TimelineText::add_stage(const TraceRecord& record, TraceRing& ring) {
 }
 
 void TimelineText::take_shape(const TraceRecord& record, TraceRing& ring) {
-  arguments_.resize(std::max<std::size_t>(arguments_.size(), record.tensor + 1));
+  std::string& arguments = tensor_of(record).arguments;
   if (record.op == TraceRecord::kNoShape) {
-    arguments_[record.tensor].clear();
+    arguments.clear();
     return;
   }
   std::string extents;
   for (unsigned i = 0; i < record.value; ++i) {
     extents += (i > 0 ? ", " : "") + std::to_string(static_cast<std::int64_t>(next_payload(ring)));
   }
-  arguments_[record.tensor] = R"(,"args":{"dtype":")" + std::string(name_of(static_cast<Dtype>(record.op))) +
-                              R"(","shape":"[)" + extents + R"(]"})";
+  arguments = R"(,"args":{"dtype":")" + std::string(name_of(static_cast<Dtype>(record.op))) + R"(","shape":"[)" +
+              extents + R"(]"})";
 }
 
 void TimelineText::add_dropped(std::uint64_t records) {
   set_time(ticks_now());
   make_room(kEventBytes);
   put(kBetween);
-  put(R"({"name":"DROPPED","ph":"i","s":"g","pid":0)");
+  put(R"({"name":"DROPPED","ph":"i","s":"g","pid":0,"tid":0)");
   put(time_);
   put(R"(,"args":{"records":)");
   put_number(records);
   put("}}");
 }
 
-std::string_view TimelineText::with_end() {
+std::string_view TimelineText::with_end(std::size_t least) {
   const std::size_t bytes = bytes_;
-  make_room(kEnd.size());
+  make_room(kEventBytes + least);
+  if (has_open_phases()) {
+    set_time(ticks_now());
+    put(kBetween);
+    put(R"({"name":"TIMELINE_END","ph":"i","s":"g","pid":0,"tid":0)");
+    put(time_);
+    put("}");
+  }
+  while (bytes_ + kEnd.size() < least) {
+    put(" ");
+  }
   put(kEnd);
   const std::size_t all = std::exchange(bytes_, bytes);
   return {text_.data(), all};

@@ -1,7 +1,6 @@
 #include "runtime/observe/timeline_writer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/thread.h"
+#include "runtime/observe/timeline_file.h"
 
 namespace hvd {
 namespace {
@@ -19,28 +19,19 @@ namespace {
 constexpr auto kInterval = std::chrono::milliseconds(50);
 // A write is small enough to stay in a core's cache until it is written.
 constexpr std::size_t kWriteBytes = 256U << 10U;
+// While operations wait and nothing else happens, the file tells this often that they still do.
+constexpr auto kStillInterval = std::chrono::seconds(1);
 constexpr int kLowestPriority = 19;
-
-// Removes an earlier file's content except its first byte, which is then overwritten. ext4 treats a file that is
-// truncated to nothing as a replacement. It writes such a file to disk on close, and the next one that truncates it
-// waits for that (3 ms).
-// False: errno says why. Something that is not a regular file has no length (EINVAL).
-bool drop_old(int fd) {
-  return ::ftruncate(fd, 1) == 0 || errno == EINVAL;
-}
 
 }  // namespace
 
 Result<std::unique_ptr<TimelineWriter>> TimelineWriter::start(const std::string& path, TraceRing& ring,
                                                               std::atomic<std::uint64_t>& dropped,
                                                               std::function<void(const Error&)> on_failed) {
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd.is_open()) {
-    return Error::from_errno("cannot write the timeline to '" + path + "'");
-  }
+  HVD_TRY_ASSIGN(Fd fd, open_timeline(path));
   std::unique_ptr<TimelineWriter> writer(new TimelineWriter(path, std::move(fd), ring, dropped, std::move(on_failed)));
   writer->text_.begin();
-  if (!drop_old(writer->fd_.get()) || !writer->flush()) {
+  if (!writer->flush(false)) {
     return Error::from_errno("cannot write the timeline to '" + path + "'");
   }
   writer->has_begun_ = true;
@@ -64,6 +55,7 @@ TimelineWriter::~TimelineWriter() {
   changed_.notify_all();
   thread_.join();
   write_some(true);
+  unlock_timeline(fd_);
 }
 
 // It takes no lock: if the thread misses the call, it looks at the end of the interval.
@@ -91,24 +83,25 @@ void TimelineWriter::write_some(bool is_last) {
   text_.look_at_clock();
   while ((is_last || !is_stopping_.load(std::memory_order_relaxed)) && text_.add_next(ring_)) {
     if (text_.text().size() >= kWriteBytes) {
-      flush();
+      flush(false);
     }
   }
   const std::uint64_t dropped = dropped_.load(std::memory_order_relaxed);
   if (dropped != told_dropped_) {
     text_.add_dropped(dropped - std::exchange(told_dropped_, dropped));
   }
-  flush();
+  flush(text_.has_open_phases() && (is_last || std::chrono::steady_clock::now() - flushed_at_ >= kStillInterval));
 }
 
-// False: the file cannot be written, and nothing more will be.
-bool TimelineWriter::flush() {
+// Without new text, it writes the end again only if that is wanted. False: the file cannot be written, and nothing more
+// will be.
+bool TimelineWriter::flush(bool wants_end) {
   const std::size_t bytes = text_.text().size();
-  if (bytes == 0 || has_failed_) {
+  if ((bytes == 0 && !wants_end) || has_failed_) {
     text_.clear();
     return !has_failed_;
   }
-  const std::string_view text = text_.with_end();
+  const std::string_view text = text_.with_end(end_bytes_);
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t put = ::pwrite(fd_.get(), text.data() + at, text.size() - at, static_cast<off_t>(written_ + at));
     if (put < 0 && errno != EINTR) {
@@ -121,6 +114,8 @@ bool TimelineWriter::flush() {
     at += put > 0 ? static_cast<std::size_t>(put) : 0;
   }
   written_ += bytes;
+  end_bytes_ = text.size() - bytes;
+  flushed_at_ = std::chrono::steady_clock::now();
   text_.clear();
   return true;
 }

@@ -7,7 +7,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -41,7 +44,7 @@ class TimelineWriter {
                  std::function<void(const Error&)> on_failed);
   void run();
   void write_some(bool is_last);
-  bool flush();
+  bool flush(bool wants_end);
 
   // constant after construction
   const std::string path_;
@@ -52,7 +55,9 @@ class TimelineWriter {
   bool has_begun_ = false;  // a failure before this is returned by start()
   // used by the thread, and after its end by the thread that ends it
   TimelineText text_;          // not written yet
-  std::uint64_t written_ = 0;  // bytes before the closing bracket
+  std::uint64_t written_ = 0;  // bytes before the end that is overwritten
+  std::size_t end_bytes_ = 0;  // of that end
+  std::chrono::steady_clock::time_point flushed_at_{};
   bool has_failed_ = false;
   std::uint64_t told_dropped_ = 0;
   // any thread

@@ -386,7 +386,7 @@ def _timeline_function(name: str) -> Callable[..., int]:
 
 def start_timeline(path: str, mark_cycles: bool) -> None:
     """Calls hvd_timeline_start. ValueError when it fails, or is missing."""
-    if _timeline_function("hvd_timeline_start")(None, path.encode(), ctypes.c_int32(mark_cycles)):
+    if _timeline_function("hvd_timeline_start")(None, os.fsencode(path), ctypes.c_int32(mark_cycles)):
         raise ValueError(last_error())
 
 

@@ -2,11 +2,14 @@
 #include "runtime/observe/timeline.h"
 
 #include <fstream>
+#include <map>
+#include <set>
 #include <thread>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/observe/timeline_file.h"
 #include "runtime/observe/timeline_text.h"
 #include "tests/multi/thread_job.h"
 
@@ -168,8 +171,8 @@ TEST_CASE("a tensor's events are in the order in which they happen, whatever com
   const std::string path = folder.path() + "/t.json";
   Timeline timeline({}, kNoFailure);
   REQUIRE(timeline.start(path, false).ok());
-  const std::vector<std::int64_t> long_shape = {1, 2, 3, 4, 5};
-  for (const std::span<const std::int64_t> shape : {std::span(long_shape).first(2), std::span(long_shape).first(2),
+  const std::vector<std::int64_t> long_shape = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  for (const std::span<const std::int64_t> shape : {std::span(long_shape).first(2), std::span(long_shape).first(5),
                                                     std::span(long_shape), std::span(long_shape).first(0)}) {
     Timeline::Moment(timeline).asked({0, "a"}, OpKind::kAllreduce, 1);
     Timeline::Moment(timeline).asked({0, "a"}, OpKind::kAllreduce, 0);
@@ -197,7 +200,110 @@ TEST_CASE("a tensor's events are in the order in which they happen, whatever com
       "B MEMCPY_IN_FUSION_BUFFER; E MEMCPY_IN_FUSION_BUFFER; B HVD_ALLREDUCE; E HVD_ALLREDUCE; "
       "B MEMCPY_OUT_FUSION_BUFFER; E MEMCPY_OUT_FUSION_BUFFER; E ALLREDUCE; ";
   CHECK(order == once + once + once + once);
-  CHECK(shapes == "[1, 2][1, 2][]");
+  CHECK(shapes == "[1, 2][1, 2, 3, 4, 5][]");
+}
+
+TEST_CASE("events of a tensor nest, also where it is asked for again before its operation has ended") {
+  test::ScratchDir folder;
+  const std::string path = folder.path() + "/t.json";
+  Timeline timeline({}, kNoFailure);
+  REQUIRE(timeline.start(path, false).ok());
+  for (int step = 0; step < 2; ++step) {
+    Timeline::Moment(timeline).asked({0, "a"}, OpKind::kAllreduce, 0);
+    Timeline::Moment(timeline).asked({0, "a"}, OpKind::kAllreduce, step == 0 ? 1 : 2);
+    Timeline::Moment(timeline).ready({0, "a"}, OpKind::kAllreduce, true);
+    Timeline::Moment(timeline).begin({0, "a"}, OpKind::kAllreduce, TracePhase::kMove);
+    Timeline::Moment(timeline).asked({0, "a"}, OpKind::kAllreduce, step == 0 ? 2 : 1);
+    Timeline::Moment(timeline).done({0, "a"}, OpKind::kAllreduce, Dtype::kFloat32, {});
+  }
+  Timeline::Moment(timeline).ready({0, "a"}, OpKind::kAllreduce, false);
+  timeline.stop();
+  std::map<int, std::vector<std::string>> open;  // by row
+  int rows = 0;
+  for (const Json& event : read_json(path)) {
+    const std::string name = event["name"];
+    if (event["ph"] == "B") {
+      open[event["tid"]].push_back(name);
+    } else if (event["ph"] == "E") {
+      REQUIRE_FALSE(open[event["tid"]].empty());
+      CHECK(open[event["tid"]].back() == name);
+      open[event["tid"]].pop_back();
+    }
+    rows += name == "thread_name" ? 1 : 0;
+    CHECK((name != "2" || event["tid"] == 1));
+  }
+  CHECK(open.size() == 2);
+  CHECK((open[0].empty() && open[1].empty()));
+  CHECK(rows == 1);
+}
+
+TEST_CASE("while an operation waits the file says until when, and is whole whichever end is longer") {
+  test::ScratchDir folder;
+  const std::string path = folder.path() + "/t.json";
+  Timeline timeline({}, kNoFailure);
+  REQUIRE(timeline.start(path, false).ok());
+  const Deadline patience = test::test_deadline();
+  // Waits for two ends with different times. Their writer may be at it just now.
+  const auto await_ends = [&] {
+    std::set<double> ends;
+    while (ends.size() < 2) {
+      REQUIRE_FALSE(patience.has_passed());
+      const Json now = Json::parse(std::ifstream(path), nullptr, false);
+      if (!now.is_discarded() && now.back()["name"] == "TIMELINE_END") {
+        ends.insert(now.back()["ts"].get<double>());
+      }
+      std::this_thread::yield();
+    }
+  };
+  Timeline::Moment(timeline).asked({0, "a"}, OpKind::kBarrier, 0);
+  await_ends();
+  Timeline::Moment(timeline).ready({0, "a"}, OpKind::kBarrier, false);  // this event is shorter than that end
+  for (Json now; now.is_discarded() || now.empty() || now.back()["name"] != "NEGOTIATE_BARRIER";) {
+    REQUIRE_FALSE(patience.has_passed());
+    now = Json::parse(std::ifstream(path), nullptr, false);
+    std::this_thread::yield();
+  }
+  Timeline::Moment(timeline).asked({0, "a"}, OpKind::kBarrier, 0);
+  timeline.stop();
+  const Json events = read_json(path);
+  CHECK(events.back()["name"] == "TIMELINE_END");
+  CHECK(events.back()["ts"].get<double>() >= events[events.size() - 2]["ts"].get<double>());
+  int ends = 0;
+  for (const Json& event : events) {
+    ends += event["name"] == "TIMELINE_END" ? 1 : 0;
+  }
+  CHECK(ends == 1);
+}
+
+TEST_CASE("a file that is being written is nobody else's, and free again after that") {
+  test::ScratchDir folder;
+  const std::string path = folder.path() + "/t.json";
+  Timeline first({}, kNoFailure);
+  Timeline second({}, kNoFailure);
+  REQUIRE(first.start(path, false).ok());
+  Timeline::Moment(first).asked({0, "a"}, OpKind::kBarrier, 0);
+  const Result<void> refused = second.start(path, false);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().code() == Code::kInvalid);
+  CHECK(refused.error().message().find("another process writes its own there") != std::string::npos);
+  first.stop();
+  CHECK(read_json(path).back()["name"] == "TIMELINE_END");
+  CHECK(second.start(path, false).ok());
+  CHECK(first.start("/dev/null", false).ok());
+  Timeline third({}, kNoFailure);
+  CHECK(third.start("/dev/null", false).ok());
+}
+
+TEST_CASE("a job that begins anew leaves its earlier timelines") {
+  test::ScratchDir folder;
+  const std::string path = folder.path() + "/t.json";
+  CHECK(unused_timeline_path(path) == path);
+  std::ofstream(path) << "[]";
+  CHECK(unused_timeline_path(path) == folder.path() + "/t.2.json");
+  std::ofstream(folder.path() + "/t.2.json") << "[]";
+  CHECK(unused_timeline_path(path) == folder.path() + "/t.3.json");
+  std::ofstream(folder.path() + "/.trace") << "[]";
+  CHECK(unused_timeline_path(folder.path() + "/.trace") == folder.path() + "/.trace.2");
 }
 
 TEST_CASE("a full disk ends the timeline with a word, and nothing else") {
