@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "launcher/timeline/timeline_reader.h"
 #include "launcher/timeline/timeline_tables.h"
+#include "launcher/timeline/trace_events.h"
 
 namespace hvd::cli {
 namespace {
@@ -35,14 +36,16 @@ std::string json_of(const TimelineSummary& summary) {
   nlohmann::ordered_json all = json_of(summary.all);
   all["seconds"] = summary.seconds;
   all["is_cut"] = summary.is_cut;
-  for (const char* key : {"operations", "ranks", "phases", "tensors"}) {
+  all["dropped"] = summary.dropped;
+  for (const char* key : {"operations", "ranks", "phases", "tensors", "unfinished"}) {
     all[key] = nlohmann::ordered_json::array();
   }
   for (const TimelineSummary::Share& share : summary.operations) {
     all["operations"].push_back(json_of(share));
   }
   for (const TimelineSummary::Rank& rank : summary.ranks) {
-    all["ranks"].push_back({{"rank", rank.rank}, {"last", rank.last}, {"waited_for_s", rank.waited_for_s}});
+    all["ranks"].push_back(
+        {{"rank", rank.rank}, {"last", rank.last}, {"waited_for_s", rank.waited_for_s}, {"behind_s", rank.behind_s}});
   }
   for (const TimelineSummary::Phase& phase : summary.phases) {
     all["phases"].push_back({{"name", phase.name}, {"count", phase.count}, {"seconds", phase.seconds}});
@@ -50,18 +53,20 @@ std::string json_of(const TimelineSummary& summary) {
   for (const TimelineSummary::Share& share : summary.tensors) {
     all["tensors"].push_back(json_of(share));
   }
+  for (const TimelineSummary::Unfinished& each : summary.unfinished) {
+    all["unfinished"].push_back({{"name", each.name},
+                                 {"operation", each.operation},
+                                 {"seconds", each.seconds},
+                                 {"is_waiting", each.is_waiting},
+                                 {"missing_ranks", each.missing}});
+  }
   return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 Result<TimelineSummary> summary_of(std::istream& in) {
   TimelineReader reader;
-  for (std::string line; std::getline(in, line);) {
-    HVD_TRY(reader.add_line(line));
-  }
-  if (in.bad()) {
-    return Error::from_errno("cannot read it to its end");
-  }
-  return reader.finish();
+  HVD_TRY_ASSIGN(const bool is_cut, read_trace(in, [&reader](const TraceEvent& event) { reader.add(event); }));
+  return reader.finish(is_cut);
 }
 
 }  // namespace

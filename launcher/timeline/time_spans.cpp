@@ -16,6 +16,10 @@ void TimeSpans::add(double begin, double end) {
   }
 }
 
+void TimeSpans::add(const TimeSpans& all) {
+  spans_.insert(spans_.end(), all.spans_.begin(), all.spans_.end());
+}
+
 double TimeSpans::total() const {
   std::vector<Span> sorted = spans_;
   std::sort(sorted.begin(), sorted.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });

@@ -10,6 +10,7 @@ class TimeSpans {
  public:
   // From `begin` until `end`; nothing if that is earlier.
   void add(double begin, double end);
+  void add(const TimeSpans& all);
   // Returns how long at least one of them lasted.
   [[nodiscard]] double total() const;
 

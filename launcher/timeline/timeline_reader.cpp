@@ -4,17 +4,15 @@
 #include <array>
 #include <cctype>
 #include <iterator>
-
-#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::string_view kNegotiate = "NEGOTIATE_";
+constexpr std::string_view kJoin = "join";
 constexpr double kMicro = 1e-6;
 constexpr int kMostRank = 1'000'000'000;
 
@@ -22,16 +20,6 @@ std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
-}
-
-std::int64_t number_in(const Json& event, const char* key) {
-  const auto found = event.find(key);
-  return found != event.end() && found->is_number() ? found->get<std::int64_t>() : 0;
-}
-
-std::string text_in(const Json& event, const char* key) {
-  const auto found = event.find(key);
-  return found != event.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 // Returns the bytes of an element of "float32"; 0: unknown.
@@ -66,122 +54,75 @@ std::uint64_t elements_of(const std::string& shape) {
   return product;
 }
 
-std::uint64_t bytes_in(const Json& event) {
-  const auto arguments = event.find("args");
-  if (arguments == event.end() || !arguments->is_object()) {
-    return 0;
-  }
-  return bytes_of(lower(text_in(*arguments, "dtype"))) * elements_of(text_in(*arguments, "shape"));
+std::uint64_t bytes_in(const TraceEvent& event) {
+  return bytes_of(lower(event.dtype)) * elements_of(event.shape);
 }
 
-// Returns what follows "[" or {"traceEvents": [ where the events stand a line each; any other first line as it is.
-std::string_view without_opening(std::string_view text) {
-  if (text.ends_with(']') || text.ends_with("]}") || text.starts_with("{\"name\"")) {
-    return text;
-  }
-  std::string_view rest = text;
-  for (const std::string_view part : {"{", "\"traceEvents\"", ":", "["}) {
-    rest = rest.starts_with(part) ? trimmed(rest.substr(part.size())) : rest;
-  }
-  return rest.empty() || rest.starts_with('{') ? rest : text;
+// Returns "3" of "gradient of process set 3", as libhvd names tensors; empty: the set of all ranks.
+std::string set_of(const std::string& tensor) {
+  constexpr std::string_view kOfSet = " of process set ";
+  const std::size_t at = tensor.rfind(kOfSet);
+  const std::string_view set = at == std::string::npos ? "" : std::string_view(tensor).substr(at + kOfSet.size());
+  return parse_number<int>(set, 0) ? std::string(set) : "";
 }
 
 double time_of(const TimelineSummary::Share& share) {
   return share.waited_s + share.worked_s;
 }
 
-void sort_by_time(std::vector<TimelineSummary::Share>& shares) {
-  std::stable_sort(shares.begin(), shares.end(), [](const TimelineSummary::Share& a, const TimelineSummary::Share& b) {
-    return time_of(a) > time_of(b);
-  });
+// The longest stand first.
+template <typename Row, typename Time>
+void sort_by_time(std::vector<Row>& rows, Time time) {
+  std::stable_sort(rows.begin(), rows.end(), [&time](const Row& a, const Row& b) { return time(a) > time(b); });
 }
 
 }  // namespace
 
-Result<void> TimelineReader::add_line(std::string_view line) {
-  ++line_;
-  std::string_view text = trimmed(line);
-  if (!has_begun_ && !text.empty()) {
-    has_begun_ = true;
-    text = without_opening(text);
-  }
-  while (text.ends_with(',')) {
-    text = trimmed(text.substr(0, text.size() - 1));
-  }
-  if (line_ > 1 && !text.starts_with('[') && (text.ends_with(']') || text.ends_with("]}"))) {
-    text = trimmed(text.substr(0, text.rfind(']')));
-  }
-  if (text.empty()) {
-    return {};
-  }
-  const Json value = Json::parse(text, nullptr, false);
-  if (broken_line_ != 0) {  // so it was not the end of a file that was cut
-    return Error(Code::kInvalid, "line " + std::to_string(broken_line_) + " is not an event of a timeline");
-  }
-  if (value.is_discarded()) {
-    broken_line_ = line_;
-    return {};
-  }
-  return add_events(value);
-}
-
-Result<void> TimelineReader::add_events(const Json& value) {
-  const Json* events = &value;
-  if (value.is_object() && value.contains("traceEvents")) {
-    events = &value["traceEvents"];
-  }
-  if (events->is_object()) {
-    add_event(*events);
-    return {};
-  }
-  if (!events->is_array() ||
-      !std::all_of(events->begin(), events->end(), [](const Json& e) { return e.is_object(); })) {
-    return Error(Code::kInvalid, "line " + std::to_string(line_) + " is not an event of a timeline");
-  }
-  for (const Json& event : *events) {
-    add_event(event);
-  }
-  return {};
-}
-
-void TimelineReader::add_event(const Json& event) {
-  const std::string kind = text_in(event, "ph");
-  const std::int64_t pid = number_in(event, "pid");
-  const std::string name = text_in(event, "name");
-  if (kind == "M") {
-    if (name == "process_name" && event.contains("args") && event["args"].is_object()) {
-      names_[pid] = text_in(event["args"], "name");
+void TimelineReader::add(const TraceEvent& event) {
+  if (event.phase == "M") {
+    is_timeline_ = is_timeline_ || event.name == "start_time";
+    if (event.name == "process_name") {
+      Tensor& tensor = tensors_[event.pid];
+      tensor.name = event.own_name;
+      tensor.is_named = true;
     }
     return;
   }
-  const auto time = event.find("ts");
-  if (time == event.end() || !time->is_number()) {
+  if (!event.at) {
     return;
   }
-  const double at = time->get<double>();
+  dropped_ += event.name == "DROPPED" ? event.records : 0;
+  const double at = *event.at;
+  told_until_ = std::max(told_until_, at);
+  const auto named = tensors_.find(event.pid);
+  const bool has_name = named != tensors_.end() && named->second.is_named;
+  const bool is_phase = event.phase == "B" || event.phase == "E";
+  const bool is_stage = event.phase == "X" && !has_name && event.duration;  // between hosts, in a row of its own
+  if (!is_phase && !is_stage && !(event.phase == "X" && has_name)) {
+    return;
+  }
   first_ = first_ < 0 ? at : std::min(first_, at);
   last_ = std::max(last_, at);
-  if (kind == "X" && event.contains("dur") && !names_.contains(pid)) {  // a stage between hosts, in a row of its own
-    add_stage(name, at, event["dur"]);
+  if (is_stage) {
+    add_stage(event, at);
     return;
   }
-  const bool is_tensor = kind == "B" || kind == "E" || (kind == "X" && names_.contains(pid));
-  if (!is_tensor) {
-    return;
-  }
-  Tensor& tensor = tensors_[{pid, number_in(event, "tid")}];
-  if (kind == "B") {
-    begin(tensor, name, at);
-  } else if (kind == "E") {
+  Tensor& tensor = tensors_[event.pid];
+  if (event.phase == "B") {
+    is_timeline_ = is_timeline_ || has_name || event.name.starts_with(kNegotiate);
+    begin(tensor, event.name, at);
+  } else if (event.phase == "E") {
     end(tensor, at, event);
-  } else if (const auto rank = parse_number<int>(name, 0, kMostRank); rank) {
-    ask(tensor, *rank, at);
+  } else if (const auto rank = parse_number<int>(event.name, 0, kMostRank); rank) {
+    tensor.asked.push_back({*rank, at});
+    sets_[set_of(tensor.name)].insert(*rank);
+    ranks_[*rank];
   }
 }
 
-void TimelineReader::add_stage(const std::string& name, double at, const Json& duration) {
-  const double ended = at + (duration.is_number() ? std::max(0.0, duration.get<double>()) : 0);
-  auto& [count, spans] = phases_[name];
+void TimelineReader::add_stage(const TraceEvent& event, double at) {
+  const double ended = at + std::max(0.0, *event.duration);
+  auto& [count, spans] = phases_[event.name];
   ++count;
   spans.add(at, ended);
   last_ = std::max(last_, ended);
@@ -189,7 +130,8 @@ void TimelineReader::add_stage(const std::string& name, double at, const Json& d
 
 void TimelineReader::begin(Tensor& tensor, const std::string& name, double at) {
   if (name.starts_with(kNegotiate)) {
-    tensor.asked = Asked();
+    count_elsewhere(tensor);
+    tensor.asked.clear();
     tensor.negotiation = Open{name, at};
     tensor.operation = lower(name.substr(kNegotiate.size()));
     return;
@@ -205,8 +147,8 @@ void TimelineReader::begin(Tensor& tensor, const std::string& name, double at) {
 }
 
 // Horovod's own "E" events have no names: they end what began last.
-void TimelineReader::end(Tensor& tensor, double at, const Json& event) {
-  const std::string name = text_in(event, "name");
+void TimelineReader::end(Tensor& tensor, double at, const TraceEvent& event) {
+  const std::string& name = event.name;
   const bool is_negotiation =
       tensor.negotiation && (name.empty() ? tensor.open.empty() : name == tensor.negotiation->name);
   if (is_negotiation) {
@@ -242,37 +184,98 @@ void TimelineReader::end_operation(Tensor& tensor, const Open& ended, double at,
   }
 }
 
-void TimelineReader::ask(Tensor& tensor, int rank, double at) {
-  Asked& asked = tensor.asked;
-  ranks_[rank];
-  if (asked.count++ == 0) {
-    asked = Asked{at, at, at, rank, 1};
-  } else if (at >= asked.last) {
-    asked.before_last = asked.last;
-    asked.last = at;
-    asked.rank = rank;
-  } else {
-    asked.before_last = std::max(asked.before_last, at);
-    asked.first = std::min(asked.first, at);
+void TimelineReader::add_wait(Tensor& tensor, double from, double until) {
+  tensor.sum.waited.add(from, until);
+  operations_[tensor.operation].waited.add(from, until);
+  if (tensor.operation != kJoin) {
+    all_.waited.add(from, until);
   }
 }
 
 // A small operation may be negotiated and done in one, and then nothing says when each rank asked: all of it counts as
-// waiting, for no rank. Of process sets without the rank that writes the timeline there is only the negotiation.
+// waiting, for no rank.
 void TimelineReader::end_negotiation(Tensor& tensor, double at) {
-  const Asked& asked = tensor.asked;
-  const double from = asked.count > 0 ? asked.first : tensor.negotiation->at;
-  const double until = asked.count > 0 ? asked.last : at;
-  for (Sum* sum : {&tensor.sum, &operations_[tensor.operation], &all_}) {
-    sum->waited.add(from, until);
-  }
+  std::vector<Asked>& asked = tensor.asked;
+  std::stable_sort(asked.begin(), asked.end(), [](const Asked& a, const Asked& b) { return a.at < b.at; });
+  const double from = asked.empty() ? tensor.negotiation->at : asked.front().at;
+  const double until = asked.empty() ? at : asked.back().at;
+  add_wait(tensor, from, until);
   tensor.known_at = until;
   tensor.negotiation.reset();
-  if (asked.count >= 2) {
-    Late& late = ranks_[asked.rank];
-    ++late.last;
-    late.waited_for.add(asked.before_last, asked.last);
+  if (asked.size() < 2 || tensor.operation == kJoin) {
+    return;
   }
+  Late& late = ranks_[asked.back().rank];
+  ++late.last;
+  late.waited_for.add(asked[asked.size() - 2].at, until);
+  for (const Asked& each : asked) {
+    ranks_[each.rank].behind.add(from, each.at);
+    ranks_[each.rank].waiting.add(each.at, until);
+  }
+}
+
+// Of an operation of other ranks only there is no more than the negotiation.
+void TimelineReader::count_elsewhere(Tensor& tensor) {
+  if (tensor.known_at < 0 || !tensor.open.empty()) {
+    return;
+  }
+  tensor.known_at = -1;
+  for (Sum* sum : {&tensor.sum, &operations_[tensor.operation], &all_}) {
+    ++sum->count;
+  }
+}
+
+// Returns those ranks of its process set that have not asked. Those that have joined ask for nothing any more.
+std::vector<int> TimelineReader::missing_in(const Tensor& tensor, std::set<int> joined) const {
+  std::vector<int> missing;
+  for (const Asked& each : tensor.asked) {
+    joined.insert(each.rank);
+  }
+  if (const auto known = sets_.find(set_of(tensor.name)); known != sets_.end()) {
+    std::set_difference(known->second.begin(), known->second.end(), joined.begin(), joined.end(),
+                        std::back_inserter(missing));
+  }
+  return missing;
+}
+
+// What has not ended has waited, or worked, until the end of the file.
+void TimelineReader::add_unfinished(TimelineSummary& summary) {
+  std::set<int> joined;
+  for (const auto& [pid, tensor] : tensors_) {
+    for (const Asked& each : tensor.negotiation&& tensor.operation == kJoin ? tensor.asked : std::vector<Asked>()) {
+      joined.insert(each.rank);
+    }
+  }
+  const double until = told_until_;
+  for (auto& [pid, tensor] : tensors_) {
+    if (!tensor.open.empty()) {
+      const double began = tensor.known_at < 0 ? tensor.open.front().at : tensor.known_at;
+      const std::string operation = lower(tensor.open.front().name);
+      summary.unfinished.push_back({tensor.name, operation, (until - began) * kMicro, false, {}});
+      for (Sum* sum : {&tensor.sum, &operations_[operation], &all_}) {
+        sum->worked.add(began, until);
+      }
+      last_ = std::max(last_, until);
+    }
+    if (tensor.negotiation) {
+      const double began = tensor.asked.empty() ? tensor.negotiation->at : tensor.asked.front().at;
+      std::vector<int> missing = missing_in(tensor, joined);
+      add_wait(tensor, began, until);
+      if (tensor.operation != kJoin && !missing.empty()) {
+        for (const int rank : missing) {
+          ranks_[rank].behind.add(began, until);
+        }
+        for (const Asked& each : tensor.asked) {
+          ranks_[each.rank].behind.add(began, each.at);
+          ranks_[each.rank].waiting.add(each.at, until);
+        }
+      }
+      summary.unfinished.push_back({tensor.name, tensor.operation, (until - began) * kMicro, true, std::move(missing)});
+      last_ = std::max(last_, until);
+    }
+    count_elsewhere(tensor);
+  }
+  sort_by_time(summary.unfinished, [](const TimelineSummary::Unfinished& each) { return each.seconds; });
 }
 
 TimelineSummary::Share TimelineReader::share_of(const Sum& sum) {
@@ -284,40 +287,47 @@ TimelineSummary::Share TimelineReader::share_of(const Sum& sum) {
   return share;
 }
 
-Result<TimelineSummary> TimelineReader::finish() {
-  if (first_ < 0) {
+// A rank that is behind because it waits itself is not the cause: another one is, that it waits for.
+TimelineSummary::Rank TimelineReader::row_of(int rank, const Late& late) {
+  TimeSpans both = late.behind;
+  both.add(late.waiting);
+  return {rank, late.last, late.waited_for.total() * kMicro,
+          std::max(0.0, both.total() - late.waiting.total()) * kMicro};
+}
+
+Result<TimelineSummary> TimelineReader::finish(bool is_cut) {
+  if (!is_timeline_) {
     return Error(Code::kInvalid, "it has no event of a timeline");
   }
   TimelineSummary summary;
-  summary.seconds = (last_ - first_) * kMicro;
-  summary.is_cut = broken_line_ != 0;
+  add_unfinished(summary);
+  summary.seconds = first_ < 0 ? 0 : (last_ - first_) * kMicro;
+  summary.is_cut = is_cut;
+  summary.dropped = dropped_;
   summary.all = share_of(all_);
   for (const auto& [name, sum] : operations_) {
     summary.operations.push_back(share_of(sum));
     summary.operations.back().name = name;
   }
-  for (const auto& [key, tensor] : tensors_) {
+  for (const auto& [pid, tensor] : tensors_) {
     TimelineSummary::Share share = share_of(tensor.sum);
-    if (share.count == 0 && share.waited_s == 0) {
+    if (share.count == 0 && time_of(share) == 0) {
       continue;
     }
+    share.name = tensor.is_named ? tensor.name : std::to_string(pid);
+    share.operation = tensor.operation;
     summary.tensors.push_back(std::move(share));
-    const auto named = names_.find(key.first);
-    summary.tensors.back().name = named == names_.end() ? std::to_string(key.first) : named->second;
-    summary.tensors.back().operation = tensor.operation;
   }
   for (const auto& [rank, late] : ranks_) {
-    summary.ranks.push_back({rank, late.last, late.waited_for.total() * kMicro});
+    summary.ranks.push_back(row_of(rank, late));
   }
   for (const auto& [name, phase] : phases_) {
     summary.phases.push_back({name, phase.first, phase.second.total() * kMicro});
   }
-  sort_by_time(summary.operations);
-  sort_by_time(summary.tensors);
-  std::stable_sort(summary.ranks.begin(), summary.ranks.end(),
-                   [](const auto& a, const auto& b) { return a.waited_for_s > b.waited_for_s; });
-  std::stable_sort(summary.phases.begin(), summary.phases.end(),
-                   [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  sort_by_time(summary.operations, time_of);
+  sort_by_time(summary.tensors, time_of);
+  sort_by_time(summary.ranks, [](const TimelineSummary::Rank& each) { return each.behind_s; });
+  sort_by_time(summary.phases, [](const TimelineSummary::Phase& each) { return each.seconds; });
   return summary;
 }
 

@@ -1,18 +1,28 @@
+#include <sstream>
+
 #include <doctest/doctest.h>
 
 #include "launcher/timeline/time_spans.h"
 #include "launcher/timeline/timeline_reader.h"
 #include "launcher/timeline/timeline_tables.h"
+#include "launcher/timeline/trace_events.h"
 
 namespace hvd::launch {
 namespace {
 
-Result<TimelineSummary> summary_of(const std::vector<std::string>& lines) {
+Result<TimelineSummary> summary_of_text(const std::string& text) {
+  std::istringstream in(text);
   TimelineReader reader;
+  HVD_TRY_ASSIGN(const bool is_cut, read_trace(in, [&reader](const TraceEvent& event) { reader.add(event); }));
+  return reader.finish(is_cut);
+}
+
+Result<TimelineSummary> summary_of(const std::vector<std::string>& lines) {
+  std::string text;
   for (const std::string& line : lines) {
-    HVD_TRY(reader.add_line(line));
+    text += line + "\n";
   }
-  return reader.finish();
+  return summary_of_text(text);
 }
 
 std::string event(const std::string& kind, const std::string& name, int pid, double at, const std::string& more = "") {
@@ -55,6 +65,10 @@ TEST_CASE("time spans: a moment counts once, in whatever order they come") {
   spans.add(4, 11);   // joins two
   spans.add(55, 52);  // none
   CHECK(spans.total() == doctest::Approx(40));
+  TimeSpans others;
+  others.add(25, 35);
+  others.add(spans);
+  CHECK(others.total() == doctest::Approx(45));
 }
 
 TEST_CASE("timeline: stages between hosts are phases, and are no operations") {
@@ -159,11 +173,12 @@ TEST_CASE("timeline: what has no end, and what runs on other ranks only") {
                  event("E", "NEGOTIATE_ALLREDUCE", 2, 710)});
   const auto read = summary_of(lines);
   REQUIRE(read.ok());
-  CHECK(read.value().all.count == 2);
+  CHECK(read.value().all.count == 3);
   CHECK(read.value().all.waited_s == doctest::Approx(500e-6));
   REQUIRE(read.value().tensors.size() == 2);
   CHECK(read.value().tensors[0].name == "set");
-  CHECK(read.value().tensors[0].count == 0);
+  CHECK(read.value().tensors[0].count == 1);
+  CHECK(read.value().tensors[0].worked_s == 0);
   CHECK(read.value().ranks.front().rank == 2);
 }
 
@@ -184,7 +199,13 @@ TEST_CASE("timeline: files as Horovod and other tools leave them") {
     one_line += lines[i];
   }
   one_line.pop_back();
-  for (const std::string& text : {"[" + one_line + "]", R"({"traceEvents":[)" + one_line + "]}"}) {
+  std::string spaced;  // as programs lay it out for people
+  for (const char c : one_line) {
+    spaced += std::string(c == '{' || c == ',' || c == ':' ? "\n  " : "") + c;
+  }
+  for (const std::string& text :
+       {"[" + one_line + "]", "[" + one_line + ",]", R"({"traceEvents":[)" + one_line + "]}",
+        R"({"schemaVersion":1,"traceEvents":[)" + one_line + R"(],"metadata":{"a":[]}})", "[" + spaced + "]"}) {
     const auto read = summary_of({text});
     REQUIRE(read.ok());
     CHECK(read.value().all.count == 1);
@@ -197,7 +218,8 @@ TEST_CASE("timeline: files as Horovod and other tools leave them") {
     spread.push_back(begin.size() == 2 && begin[0].empty() ? "]" : "]}");
     const auto read = summary_of(spread);
     CAPTURE(begin[0]);
-    CHECK(read.ok() == (begin[0] != "{"));
+    REQUIRE(read.ok());
+    CHECK(read.value().all.count == 1);
   }
   // The last event and the bracket in one line; ends without names; events of other programs between them.
   std::vector<std::string> odd = {"[",
@@ -213,12 +235,144 @@ TEST_CASE("timeline: files as Horovod and other tools leave them") {
   CHECK(read.value().all.waited_s == 0);
 }
 
+TEST_CASE("timeline: several ranks that are late together are all named") {
+  std::vector<std::string> lines = {"[", tensor(1, "t")};
+  for (int i = 0; i < 3; ++i) {
+    const double at = 1000.0 * i;
+    lines.push_back(event("B", "NEGOTIATE_ALLREDUCE", 1, at));
+    for (const auto& [rank, late] : std::vector<std::pair<const char*, double>>{{"0", 0}, {"2", 590}, {"3", 600}}) {
+      lines.push_back(event("X", rank, 1, at + late));
+    }
+    append(lines, {event("X", "1", 1, at + 5), event("E", "NEGOTIATE_ALLREDUCE", 1, at + 600),
+                   event("B", "ALLREDUCE", 1, at + 600), event("E", "ALLREDUCE", 1, at + 700)});
+  }
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  REQUIRE(read.value().ranks.size() == 4);
+  CHECK(read.value().ranks[0].rank == 3);
+  CHECK(read.value().ranks[0].waited_for_s == doctest::Approx(30e-6));
+  CHECK(read.value().ranks[0].behind_s == doctest::Approx(1800e-6));
+  CHECK(read.value().ranks[1].rank == 2);
+  CHECK(read.value().ranks[1].behind_s == doctest::Approx(1770e-6));
+  const std::string text = timeline_tables("t", read.value(), 9);
+  CAPTURE(text);
+  CHECK(text.find("for 1.8 ms, 67 % of the time; most of all it was ranks 2, 3, each for up to 1.8 ms.\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("timeline: a rank that is late because it waits itself is not the one to name") {
+  // Rank 2 comes late to its set with rank 1, and so rank 1 comes late to the operation that rank 0 waits in.
+  std::vector<std::string> lines = {"[", tensor(1, "of all"), tensor(2, "t of process set 1")};
+  append(lines,
+         {event("B", "NEGOTIATE_ALLREDUCE", 1, 0), event("X", "0", 1, 0), event("B", "NEGOTIATE_ALLREDUCE", 2, 10),
+          event("X", "1", 2, 10), event("X", "2", 2, 500), event("E", "NEGOTIATE_ALLREDUCE", 2, 500),
+          event("X", "2", 1, 510), event("X", "1", 1, 600), event("E", "NEGOTIATE_ALLREDUCE", 1, 600),
+          event("B", "ALLREDUCE", 1, 600), event("E", "ALLREDUCE", 1, 700)});
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  REQUIRE(read.value().ranks.size() == 3);
+  CHECK(read.value().ranks[0].rank == 2);
+  CHECK(read.value().ranks[0].behind_s == doctest::Approx(510e-6));
+  CHECK(read.value().ranks[1].rank == 1);
+  CHECK(read.value().ranks[1].behind_s == doctest::Approx(110e-6));
+  CHECK(timeline_tables("t", read.value(), 9).find("most of all it was rank 2, for 510 us.\n") != std::string::npos);
+}
+
+TEST_CASE("timeline: no rank is named where all are behind in turn") {
+  std::vector<std::string> lines = {"[", tensor(1, "t")};
+  append(lines, allreduce(1, 0, 100));
+  append(lines, {event("B", "NEGOTIATE_ALLREDUCE", 1, 1000), event("X", "1", 1, 1000), event("X", "0", 1, 1090),
+                 event("E", "NEGOTIATE_ALLREDUCE", 1, 1090)});
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  CHECK(timeline_tables("t", read.value(), 9).find("; no rank was behind much longer than others.\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("timeline: what had not ended when the file did is told, with the ranks that had not asked") {
+  std::vector<std::string> lines = {"[", tensor(1, "t"), tensor(2, "u of process set 4"), tensor(3, "v")};
+  append(lines, allreduce(1, 0, 10));
+  append(lines, allreduce(2, 0, 10));
+  append(lines, {event("B", "NEGOTIATE_ALLREDUCE", 1, 1000), event("X", "1", 1, 1000),
+                 event("B", "NEGOTIATE_ALLREDUCE", 2, 1500), event("X", "0", 2, 1500), event("X", "1", 2, 1600),
+                 event("B", "ALLGATHER", 3, 1700), event("B", "QUEUE", 3, 1700),
+                 event("i", "TIMELINE_END", 0, 5000, R"(,"s":"g")")});
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  const TimelineSummary& summary = read.value();
+  CHECK(summary.all.count == 2);
+  CHECK(summary.seconds == doctest::Approx(5000e-6));
+  REQUIRE(summary.unfinished.size() == 3);
+  CHECK(summary.unfinished[0].name == "t");
+  CHECK(summary.unfinished[0].operation == "allreduce");
+  CHECK(summary.unfinished[0].seconds == doctest::Approx(4000e-6));
+  CHECK(summary.unfinished[0].missing == std::vector<int>{0});
+  CHECK(summary.unfinished[1].missing.empty());  // both ranks of that set have asked
+  CHECK(summary.unfinished[1].is_waiting);
+  CHECK_FALSE(summary.unfinished[2].is_waiting);
+  CHECK(summary.all.waited_s == doctest::Approx(4010e-6));
+  CHECK(summary.ranks[0].rank == 0);
+  CHECK(summary.ranks[0].behind_s == doctest::Approx(4000e-6));
+  const std::string text = timeline_tables("t", summary, 9);
+  CAPTURE(text);
+  CHECK(text.find("When the file ends, 3 operations have not ended:\n") != std::string::npos);
+  CHECK(text.find("waits for rank 0\n") != std::string::npos);
+  CHECK(text.find("waits for a rank\n") != std::string::npos);
+  CHECK(text.find("is at work\n") != std::string::npos);
+}
+
+TEST_CASE("timeline: ranks that have joined wait for no operation, and none waits for them") {
+  std::vector<std::string> lines = {"[", tensor(1, "t"), tensor(2, "join")};
+  append(lines, allreduce(1, 0, 10));
+  append(lines,
+         {event("B", "NEGOTIATE_JOIN", 2, 200), event("X", "0", 2, 200), event("B", "NEGOTIATE_ALLREDUCE", 1, 900),
+          event("X", "1", 1, 900), event("i", "TIMELINE_END", 0, 1000)});
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  CHECK(read.value().all.waited_s == doctest::Approx(110e-6));
+  CHECK(read.value().ranks[0].behind_s == doctest::Approx(10e-6));
+  REQUIRE(read.value().operations.size() == 2);
+  CHECK(read.value().operations[0].name == "join");
+  CHECK(read.value().operations[0].waited_s == doctest::Approx(800e-6));
+  REQUIRE(read.value().unfinished.size() == 2);
+  CHECK(read.value().unfinished[0].missing == std::vector<int>{1});  // has not joined
+  CHECK(read.value().unfinished[1].missing.empty());
+}
+
+TEST_CASE("timeline: one without operations is told as such, and so is what was left out") {
+  const auto none = summary_of({"[", R"({"name":"start_time","ph":"M","pid":0,"args":{}})", "]"});
+  REQUIRE(none.ok());
+  CHECK(none.value().seconds == 0);
+  CHECK(timeline_tables("t", none.value(), 9) == "t: no operation; it ended before the first one\n");
+
+  std::vector<std::string> lines = {"[", tensor(1, std::string(40, 'a') + std::string(200, 'b'))};
+  append(lines, allreduce(1, 0, 10, "[]"));
+  lines.back() = event("E", "ALLREDUCE", 1, 110);  // without its shape
+  lines.push_back(event("i", "DROPPED", 0, 120, R"(,"args":{"records":17})"));
+  const auto read = summary_of(lines);
+  REQUIRE(read.ok());
+  CHECK(read.value().dropped == 17);
+  const std::string text = timeline_tables("t", read.value(), 9);
+  CAPTURE(text);
+  CHECK(text.find("Parts are missing: rank 0 had to leave out 17 records") != std::string::npos);
+  CHECK(text.find("allreduce          1        -   10.0 us") != std::string::npos);
+  CHECK(text.find(std::string(30, 'a') + "..." + std::string(30, 'b') + " ") != std::string::npos);
+}
+
 TEST_CASE("timeline: what is none is an error that names the line") {
   CHECK(summary_of({}).error().message() == "it has no event of a timeline");
   CHECK(summary_of({"[", "]"}).error().message() == "it has no event of a timeline");
   CHECK(summary_of({"hello", "world"}).error().message() == "line 1 is not an event of a timeline");
   CHECK(summary_of({"[", event("B", "ALLREDUCE", 1, 5), "???", event("E", "ALLREDUCE", 1, 6)}).error().message() ==
         "line 3 is not an event of a timeline");
+  CHECK(summary_of({"[", "[]", "]"}).error().message() == "line 2 is not an event of a timeline");
+  CHECK(summary_of({"[]", "[]"}).error().message() == "line 2 is not an event of a timeline");
+  CHECK(summary_of_text(std::string(200'000, '\0')).error().message() == "line 1 is not an event of a timeline");
+  // Other programs' traces have no operations.
+  CHECK(summary_of({"[", R"({"ph":"M","name":"process_name","pid":7,"args":{"name":"python"}},)",
+                    R"({"ph":"X","name":"aten::add","pid":7,"tid":7,"ts":5.5,"dur":7}])"})
+            .error()
+            .message() == "it has no event of a timeline");
   CHECK(summary_of({"[", "17,"}).error().message() == "line 2 is not an event of a timeline");
   CHECK(summary_of({R"({"ph":17,"ts":"soon","pid":[],"name":{}})"}).error().message() ==
         "it has no event of a timeline");
