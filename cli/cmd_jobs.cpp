@@ -31,20 +31,11 @@ std::string exit_code_of(const JobRecord& job) {
   return job.exit_code ? std::to_string(*job.exit_code) : "";
 }
 
-// An elastic job has "1-3" nodes while it waits, and "2 of 1-3" then.
-std::string nodes_of(const JobRecord& job) {
-  if (job.max_nodes == 0) {
-    return std::to_string(job.node_count);
-  }
-  const std::string range = std::to_string(job.min_nodes) + "-" + std::to_string(job.max_nodes);
-  return job.nodes.empty() ? range : std::to_string(job.nodes.size()) + " of " + range;
-}
-
 std::string table_of(const std::vector<JobRecord>& jobs) {
   std::vector<std::vector<std::string>> rows;
   for (const JobRecord& job : jobs) {
     rows.push_back({job.engine_job.empty() ? std::to_string(job.id) : job.engine_job, job.name, job.cluster, job.tool,
-                    nodes_of(job), was_stopped(job) ? "stopped" : state_name(job.state), exit_code_of(job)});
+                    listed_nodes(job), listed_state(job), exit_code_of(job)});
   }
   return listing({{"Id", true}, {"Name"}, {"Cluster"}, {"Tool"}, {"Nodes", true}, {"State"}, {"Exit code", true}},
                  rows);
@@ -132,7 +123,7 @@ void print_submitted(const JobRecord& job, bool as_json) {
     return;
   }
   if (job.engine_job.empty()) {
-    const std::string nodes = nodes_of(job) + (job.node_count == 1 && job.max_nodes <= 1 ? " node" : " nodes");
+    const std::string nodes = listed_nodes(job) + (job.node_count == 1 && job.max_nodes <= 1 ? " node" : " nodes");
     std::cout << "job " << job.name << " is number " << job.id << ", and waits for " << nodes << " of cluster "
               << job.cluster << "\n";
   } else {

@@ -133,10 +133,12 @@ class ServiceJobs {
     std::stable_sort(ended.begin(), ended.end(),
                      [](const JobRecord& a, const JobRecord& b) { return a.created_ms > b.created_ms; });
     view.jobs.insert(view.jobs.end(), ended.begin(), ended.end());
+    HVD_TRY_ASSIGN(const std::int64_t all_ended, place_.store.count_ended());
+    view.unlisted = std::max<std::int64_t>(0, all_ended - kListedEnded);
     return view;
   }
-  Result<std::string> page(std::int64_t number) {
-    HVD_TRY_ASSIGN(const JobRecord job, place_.store.job(number));
+  Result<JobRecord> job(std::int64_t number) { return place_.store.job(number); }
+  Result<std::string> page(const JobRecord& job) {
     HVD_TRY_ASSIGN(const std::filesystem::path page, find_page(place_, job));
     return read_page(page);
   }
@@ -169,6 +171,10 @@ Result<int> report_job(ServicePlace& place, const ServiceOptions& options) {
     return Error(Code::kInvalid, "job " + job.name + " is Slurm's; its page is where --report of its submission says");
   }
   HVD_TRY_ASSIGN(const std::filesystem::path page, find_page(place, job));
+  if (job.error.code == kLostError) {
+    std::cerr << "hvdrun: job " << job.name
+              << " has failed, and its page was last written before that: " << job.error.message << "\n";
+  }
   if (options.out.empty()) {
     std::cout << page.string() << "\n";
     return 0;
@@ -195,7 +201,8 @@ Result<int> serve_reports(ServicePlace& place, const ServiceOptions& options) {
   Recovery recovery(*loop);
   PortalSource source;
   source.view = [&jobs] { return jobs.view(); };
-  source.page = [&jobs](std::int64_t job) { return jobs.page(job); };
+  source.job = [&jobs](std::int64_t number) { return jobs.job(number); };
+  source.page = [&jobs](const JobRecord& job) { return jobs.page(job); };
   source.version = [&jobs](std::int64_t job) { return jobs.version(job); };
   Portal portal(std::move(source), token);
   HVD_TRY_ASSIGN(const std::unique_ptr<HttpServer> server,

@@ -59,9 +59,15 @@ HttpAnswer Portal::list() const {
 
 HttpAnswer Portal::job(std::int64_t number) const {
   const std::string version = source_.version(number);  // before the page: a change between the two is told then
-  auto page = source_.page(number);
-  HttpAnswer answer =
-      html(followed_page(page.ok() ? std::move(page).value() : missing_page(page.error().message()), number, version));
+  const auto record = source_.job(number);
+  if (!record.ok()) {
+    HttpAnswer unknown = html(unknown_page(record.error().message(), number, version));
+    unknown.status = "404 Not Found";
+    return unknown;
+  }
+  auto page = source_.page(record.value());
+  HttpAnswer answer = html(followed_page(page.ok() ? std::move(page).value() : missing_page(page.error().message()),
+                                         record.value(), version));
   if (!page.ok()) {
     answer.status = "404 Not Found";
   }

@@ -19,8 +19,9 @@ namespace hvd::launch {
 // PortalSource is where the portal looks.
 struct PortalSource {
   std::function<Result<PortalView>()> view;
+  std::function<Result<JobRecord>(std::int64_t number)> job;
   // Returns a job's page as it is now; kNotFound says why there is none.
-  std::function<Result<std::string>(std::int64_t job)> page;
+  std::function<Result<std::string>(const JobRecord& job)> page;
   // Returns a text that changes whenever the page does.
   std::function<std::string(std::int64_t job)> version;
 };

@@ -169,6 +169,18 @@ const char* state_name(ExecutionState state) {
   return kStates[static_cast<std::size_t>(state)];
 }
 
+const char* listed_state(const JobRecord& job) {
+  return was_stopped(job) ? "stopped" : state_name(job.state);
+}
+
+std::string listed_nodes(const JobRecord& job) {
+  if (job.max_nodes == 0) {
+    return std::to_string(job.node_count);
+  }
+  const std::string range = std::to_string(job.min_nodes) + "-" + std::to_string(job.max_nodes);
+  return job.nodes.empty() ? range : std::to_string(job.nodes.size()) + " of " + range;
+}
+
 std::optional<ExecutionState> state_of(const std::string& name) {
   const auto* const found = std::find(kStates.begin(), kStates.end(), name);
   return found == kStates.end() ? std::nullopt : std::optional(static_cast<ExecutionState>(found - kStates.begin()));

@@ -90,10 +90,16 @@ struct JobRecord {
 };
 
 constexpr const char* kStoppedError = "JobTerminated";
+constexpr const char* kLostError = "SupervisorLost";
 // Whether a user has ended the job, which counts as failed.
 inline bool was_stopped(const JobRecord& job) {
   return job.state == ExecutionState::kFailed && job.error.code == kStoppedError;
 }
+
+// Returns the state as lists show it: a job that a user has ended is "stopped".
+const char* listed_state(const JobRecord& job);
+// Returns the number of nodes as lists show it. An elastic job has "1-3" while it waits, and "2 of 1-3" then.
+std::string listed_nodes(const JobRecord& job);
 
 // RecordedEnd says how a job ended.
 struct RecordedEnd {

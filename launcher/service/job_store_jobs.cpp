@@ -401,15 +401,15 @@ Result<void> JobStore::bury(std::int64_t id, const std::string& boot) {
       return write_end(id, {ExecutionState::kFailed,
                             std::nullopt,
                             exit_code::kSupervisorLost,
-                            {"SupervisorLost", who + " while its ranks ran", ""}});
+                            {kLostError, who + " while its ranks ran", ""}});
     }
     if (own.attempts >= kMostAttempts) {
       return write_end(
-          id, {ExecutionState::kFailed,
-               std::nullopt,
-               exit_code::kSupervisorLost,
-               {"SupervisorLost", who + " each of " + std::to_string(own.attempts) + " times before a rank was started",
-                ""}});
+          id,
+          {ExecutionState::kFailed,
+           std::nullopt,
+           exit_code::kSupervisorLost,
+           {kLostError, who + " each of " + std::to_string(own.attempts) + " times before a rank was started", ""}});
     }
     HVD_TRY(database_.change(
         "UPDATE job SET state = 'queued', phase = 0, changed_ms = ?, started_ms = 0, pid = 0, nodes = '[]'"

@@ -71,7 +71,7 @@ def test_the_list_and_a_jobs_page_follow_the_job_until_it_has_failed(service, br
     listed = browser.text("")
     assert '<a href="jobs/1">paged</a>' in listed and 'class="running">running' in listed and "<td>lab</td>" in listed
     of_list, of_job = browser.follow(""), browser.follow("jobs/1")
-    assert "All jobs" in browser.text("jobs/1")
+    assert "All jobs" in browser.text("jobs/1") and "<b>Job 1, paged</b>, on cluster lab, runs." in browser.text("jobs/1")
     (service.path / "gate").touch()
     assert of_list.fp.readline() == b"data: new\n"
     assert of_job.fp.readline() == b"data: new\n"
@@ -160,6 +160,9 @@ def test_a_page_is_given_out_while_another_process_holds_the_records(service, br
     held.rollback()
     held.close()
     service.wait_for(lambda: 'class="failed">failed' in browser.text(""), "the job is not known to have failed")
+    told = browser.text("jobs/1")  # nobody goes on with the page itself
+    assert "has failed. The supervisor of the job was killed while its ranks ran. What stands below was written" in told
+    assert "its page was last written before that" in service("report", "doomed").stderr
 
 
 def test_who_ends_the_request_by_closing_its_half_gets_the_whole_answer(service, browser):

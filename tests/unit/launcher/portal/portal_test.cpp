@@ -9,6 +9,7 @@ JobRecord job_of(std::int64_t id, const std::string& name, ExecutionState state)
   JobRecord job;
   job.id = id;
   job.name = name;
+  job.cluster = "lab";
   job.tool = "horovod";
   job.state = state;
   job.created_ms = 1;
@@ -17,15 +18,20 @@ JobRecord job_of(std::int64_t id, const std::string& name, ExecutionState state)
 
 struct Service {
   PortalView view;
+  std::map<std::int64_t, JobRecord> records;
   std::map<std::int64_t, std::string> pages;
   std::map<std::int64_t, std::string> versions;
 
   Portal portal() {
     PortalSource source;
     source.view = [this]() -> Result<PortalView> { return view; };
-    source.page = [this](std::int64_t job) -> Result<std::string> {
-      return pages.contains(job) ? Result<std::string>(pages[job])
-                                 : Error(Code::kNotFound, "job <" + std::to_string(job) + "> has no page");
+    source.job = [this](std::int64_t number) -> Result<JobRecord> {
+      return records.contains(number) ? Result<JobRecord>(records[number])
+                                      : Error(Code::kNotFound, "there is no job <" + std::to_string(number) + ">");
+    };
+    source.page = [this](const JobRecord& job) -> Result<std::string> {
+      return pages.contains(job.id) ? Result<std::string>(pages[job.id])
+                                    : Error(Code::kNotFound, "job <" + std::to_string(job.id) + "> has no page");
     };
     source.version = [this](std::int64_t job) { return versions[job]; };
     return {source, "secret"};
@@ -81,6 +87,12 @@ TEST_CASE("portal: the list has jobs and clusters, and names are text") {
   CHECK(has(page, "class=\"failed\">failed"));
   CHECK(has(page, "class=\"running\">running"));
   CHECK(has(page, "<td>pair</td>"));
+  CHECK_FALSE(has(page, "older job"));
+  service.view.unlisted = 1;
+  service.view.jobs[0].min_nodes = 1;
+  service.view.jobs[0].max_nodes = 3;
+  CHECK(has(get(portal, "/secret/"), "1 older job that has ended: hvdrun ps --all shows all."));
+  CHECK(has(get(portal, "/secret/"), "<td class=\"number\">1-3</td>"));
   Service empty;
   Portal nothing = empty.portal();
   CHECK(has(get(nothing, "/secret/"), "No job has been submitted"));
@@ -89,17 +101,26 @@ TEST_CASE("portal: the list has jobs and clusters, and names are text") {
 
 TEST_CASE("portal: a job's page leads back and follows the job; one that has none says why") {
   Service service;
-  service.pages[7] = "<html><body><h1>seven</h1></body></html>";
+  service.pages[7] = "<html><title>python</title><body><h1>seven</h1></body></html>";
   service.versions[7] = "a";
+  service.records[7] = job_of(7, "<i>train</i>", ExecutionState::kRunning);
+  service.records[8] = job_of(8, "next", ExecutionState::kQueued);
   Portal portal = service.portal();
   const HttpAnswer page = get(portal, "/secret/jobs/7");
   CHECK(page.status == "200 OK");
   CHECK(has(page, "<body><p><a href=\"../\">All jobs</a></p>"));
+  CHECK(has(page, "<title>&lt;i&gt;train&lt;/i&gt;: running</title>"));
+  CHECK(has(page, "<b>Job 7, &lt;i&gt;train&lt;/i&gt;</b>, on cluster lab, runs.<br>"));
   CHECK(stream_in(page) == "7/events?v=a");
   const HttpAnswer missing = get(portal, "/secret/jobs/8");
   CHECK(missing.status == "404 Not Found");
   CHECK(has(missing, "job &lt;8&gt; has no page"));
+  CHECK(has(missing, "<b>Job 8, next</b>, on cluster lab, waits for its nodes."));
   CHECK(stream_in(missing).starts_with("8/events?v="));  // it comes when the job begins
+  const HttpAnswer unknown = get(portal, "/secret/jobs/9");
+  CHECK(unknown.status == "404 Not Found");
+  CHECK(has(unknown, "there is no job &lt;9&gt;"));
+  CHECK(stream_in(unknown).starts_with("9/events?v="));
   for (const char* const target :
        {"/secret/jobs/", "/secret/jobs/x", "/secret/jobs/-1", "/secret/jobs/0", "/secret/jobs/7/", "/secret/jobs/7/x",
         "/secret/jobs/99999999999999999999", "/secret/../x", "/secret/jobs/../jobs.db"}) {
@@ -108,8 +129,45 @@ TEST_CASE("portal: a job's page leads back and follows the job; one that has non
   }
 }
 
+TEST_CASE("portal: above a job's page stands what the service knows, also where its page ended as one that runs") {
+  Service service;
+  service.pages[7] = "<body><h1>Running</h1></body>";
+  JobRecord& job = service.records[7];
+  job = job_of(7, "train", ExecutionState::kFailed);
+  job.phase = Phase::kStarted;
+  job.error = {kLostError, "The supervisor was killed", ""};
+  Portal portal = service.portal();
+  CHECK(has(get(portal, "/secret/jobs/7"),
+            "has failed. The supervisor was killed. What stands below was written before that.<br>"));
+  job.error = {kStoppedError, "The user did it", ""};
+  job.exit_code = 143;
+  job.created_ms = 1'531'953'688'000;
+  job.started_ms = job.created_ms + 1000;
+  job.ended_ms = job.created_ms + 2000;
+  CHECK(has(get(portal, "/secret/jobs/7"),
+            "on cluster lab, was stopped.<br><span class=\"dim\">Submitted 2018-07-18 22:41:28 UTC, began 2018-07-18 "
+            "22:41:29, ended 2018-07-18 22:41:30</span>"));
+  job.error = {"JobFailed", "Job failed with non-zero exit code", ""};
+  job.exit_code = 9;
+  CHECK(has(get(portal, "/secret/jobs/7"), "has failed with exit code 9.<br>"));
+}
+
+TEST_CASE("portal: a page whose stream is gone says so") {
+  Service service;
+  service.records[7] = job_of(7, "train", ExecutionState::kRunning);
+  service.pages[7] = "<body></body>";
+  Portal portal = service.portal();
+  for (const char* const target : {"/secret/", "/secret/jobs/7", "/secret/jobs/8"}) {
+    CAPTURE(target);
+    const HttpAnswer page = get(portal, target);
+    CHECK(has(page, "<p id=\"silent\" role=\"status\" hidden"));
+    CHECK(has(page, "stream.onerror=function(){show(true)}"));
+  }
+}
+
 TEST_CASE("portal: streams tell of changes once, also of one between the page and the stream") {
   Service service;
+  service.records[7] = job_of(7, "train", ExecutionState::kRunning);
   service.pages[7] = "<body></body>";
   service.versions[7] = "a";
   Portal portal = service.portal();
