@@ -46,10 +46,11 @@ Result<std::filesystem::path> find_page(const ServicePlace& place, const JobReco
   const std::string path = place.dir.page_of(job.uuid);
   std::filesystem::path page = std::filesystem::canonical(path, failed);
   if (failed) {
-    return Error(Code::kNotFound,
-                 "job " + job.name + " has no page" +
-                     (has_ended(job.state) ? ": " + path + ": " + failed.message()
-                                           : " before its ranks begin; it is " + std::string(state_name(job.state))));
+    const std::string why = !has_ended(job.state)
+                                ? " before its ranks begin; it is " + std::string(state_name(job.state))
+                            : job.started_ms == 0 ? ": it ended while it waited for its nodes"
+                                                  : ": " + path + ": " + failed.message();
+    return Error(Code::kNotFound, "job " + job.name + " has no page" + why);
   }
   return page;
 }

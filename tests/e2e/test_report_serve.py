@@ -86,6 +86,10 @@ def test_a_job_that_waits_has_a_page_that_comes_when_it_begins(service, browser)
     service.submit("command: 'true'\n", "--name", "second")
     answer = browser.open("jobs/2")
     assert answer.status == 404 and "has no page before its ranks begin; it is queued" in answer.read().decode()
+    service.submit("command: 'true'\n", "--name", "third")
+    service.ok("stop", "third")
+    told = browser.open("jobs/3").read().decode()
+    assert "on cluster lab, was stopped." in told and "has no page: it ended while it waited for its nodes" in told
     stream = browser.follow("jobs/2")
     (service.path / "gate").touch()
     assert stream.fp.readline() == b"data: new\n"
