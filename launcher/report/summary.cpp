@@ -42,9 +42,14 @@ std::vector<std::string> worth_quoting(const Failure& failure) {
   return quoted;
 }
 
-std::string stopping_others(const Placement& placement) {
-  return placement.size == 2 ? "stopping the other rank"
-                             : "stopping the other " + counted(static_cast<std::size_t>(placement.size) - 1, "rank");
+// Says whom hvdrun stops now. Ranks that have ended by then are not among them.
+std::string stopping_others(std::size_t running, const Placement& placement) {
+  const auto others = static_cast<std::size_t>(placement.size) - 1;
+  if (running == others) {
+    return others == 1 ? "stopping the other rank" : "stopping the other " + counted(others, "rank");
+  }
+  return running == 1 ? "stopping the rank that still runs"
+                      : "stopping the " + counted(running, "rank") + " that still run";
 }
 
 Lines as_own_words(Lines lines) {
@@ -136,16 +141,16 @@ std::vector<std::string> describe_failure(const Failure& failure, const Placemen
   if (!failure.kept_in.empty()) {
     lines.push_back("all that it printed is in " + failure.kept_in);
   }
-  if (cause.rank >= 0 && placement.size > 1 && !failure.was_told && !failure.is_before_ranks) {
-    lines.push_back(stopping_others(placement));
+  if (cause.rank >= 0 && failure.still_running > 0 && !failure.was_told && !failure.is_before_ranks) {
+    lines.push_back(stopping_others(failure.still_running, placement));
   }
   return as_own_words(std::move(lines));
 }
 
-std::vector<std::string> describe_failing(const Cause& cause, const Placement& placement) {
-  Lines lines = cause.lines;
-  if (placement.size > 1) {
-    lines.push_back(stopping_others(placement));
+std::vector<std::string> describe_failing(const news::Failing& failing, const Placement& placement) {
+  Lines lines = failing.cause.lines;
+  if (failing.still_running > 0) {
+    lines.push_back(stopping_others(failing.still_running, placement));
   }
   return as_own_words(std::move(lines));
 }

@@ -13,7 +13,7 @@
 namespace hvd::launch {
 
 // Describes the rank that is the cause and has not ended yet; describe_failure() follows when it has.
-std::vector<std::string> describe_failing(const Cause& cause, const Placement& placement);
+std::vector<std::string> describe_failing(const news::Failing& failing, const Placement& placement);
 
 // Returns the failure block, 24 lines at most where a rank failed: the cause, what is known of it, and the last lines
 // of the failing rank's standard error.

@@ -110,7 +110,7 @@ Lines TextReporter::lines_of(const news::EngineLine& said) {
 }
 
 Lines TextReporter::lines_of(const news::Failing& failing) {
-  return describe_failing(failing.cause, placement_);
+  return describe_failing(failing, placement_);
 }
 
 Lines TextReporter::lines_of(const Failure& failure) {

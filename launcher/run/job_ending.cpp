@@ -41,6 +41,7 @@ void JobEnding::act(const ReportCause&) {
     failure.status = record.status;
     failure.detail = record.detail;
     failure.kept_in = job_.logs.kept_in(cause.rank);
+    failure.still_running = job_.state.running_besides(cause.rank);
   }
   job_.say(failure);
 }
@@ -48,7 +49,8 @@ void JobEnding::act(const ReportCause&) {
 void JobEnding::act(const ReportFailing&) {
   job_.logs.release_held();
   job_.show_status();
-  job_.say(news::Failing{*job_.state.cause()});
+  const Cause& cause = *job_.state.cause();
+  job_.say(news::Failing{cause, job_.state.running_besides(cause.rank)});
 }
 
 void JobEnding::act(const TellRanks& action) {

@@ -31,10 +31,11 @@ struct Failure {
   std::vector<std::string> last_errors;  // the last lines of its standard error, oldest first
   ExitStatus status;
   ExitDetail detail;
-  std::string kept_in;           // the folder with all that it printed; empty: not kept
-  bool was_told = false;         // news::Failing has already reported it
-  bool is_before_ranks = false;  // a node failed to prepare or to clean up: there are no ranks to stop
-  std::size_t just_shown = 0;    // so many of the last errors stand right above on the console
+  std::string kept_in;            // the folder with all that it printed; empty: not kept
+  bool was_told = false;          // news::Failing has already reported it
+  bool is_before_ranks = false;   // a node failed to prepare or to clean up: there are no ranks to stop
+  std::size_t just_shown = 0;     // so many of the last errors stand right above on the console
+  std::size_t still_running = 0;  // other ranks that have not ended, and are stopped now
 };
 
 namespace news {
@@ -111,6 +112,7 @@ struct EngineLine {
 // The rank that failed first has not ended yet; a Failure follows when it has.
 struct Failing {
   const Cause& cause;
+  std::size_t still_running = 0;  // as in Failure
 };
 // The job was refused before anything was tried, for this reason.
 struct Refused {

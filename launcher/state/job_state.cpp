@@ -30,6 +30,19 @@ JobActions JobState::on(const JobEvent& event) {
   return actions;
 }
 
+std::size_t JobState::running_besides(int rank) const {
+  const auto has_ended = [](const RankRecord& record) {
+    return record.state == RankRecord::State::kEnded || record.state == RankRecord::State::kLost;
+  };
+  std::size_t count = 0;
+  for (std::size_t other = 0; other < job_.ranks.size(); ++other) {
+    if (static_cast<int>(other) != rank && !has_ended(job_.ranks[other])) {
+      ++count;
+    }
+  }
+  return count;
+}
+
 template <typename Event>
 JobActions JobState::handle(const Event& event) {
   if constexpr (requires { end_.handle(event); }) {

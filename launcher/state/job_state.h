@@ -67,6 +67,8 @@ class JobState {
   [[nodiscard]] bool is_lost(int node) const { return job_.node(node) == NodeState::kLost; }
   // True when a signal to hvdrun has asked for the end of the job, also while that was ending already.
   [[nodiscard]] bool was_interrupted() const { return end_.was_interrupted(); }
+  // Counts the other ranks that run or are being started.
+  [[nodiscard]] std::size_t running_besides(int rank) const;
   // Names the nodes that have not answered yet, for messages.
   [[nodiscard]] std::vector<std::string> silent_hosts() const { return nodes_.silent_hosts(); }
 

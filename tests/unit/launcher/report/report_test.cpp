@@ -162,7 +162,9 @@ std::string failure_text(const ExitStatus& status, const ExitDetail& detail, con
   job.run_all();
   job.state.on(RankExited{1, status, detail});
   std::string text;
-  for (const std::string& line : job.words.on(Failure{*job.state.cause(), last_errors, status, detail, kept_in})) {
+  Failure failure{*job.state.cause(), last_errors, status, detail, kept_in};
+  failure.still_running = job.state.running_besides(1);
+  for (const std::string& line : job.words.on(failure)) {
     text += line + "\n";
   }
   return text;
@@ -198,6 +200,7 @@ TEST_CASE("what the user has just seen is not quoted, and an exception that was 
   const Lines errors = {"starting", "Traceback (most recent call last):", "  File \"train.py\", line 12, in step",
                         "ZeroDivisionError: division by zero"};
   Failure failure{*job.state.cause(), errors, kOne, {}, ""};
+  failure.still_running = 2;
   const auto text = [&] {
     std::string all;
     for (const std::string& line : job.words.on(failure)) {
@@ -216,6 +219,20 @@ hvdrun: stopping the other 2 ranks
   CHECK(text() == R"(hvdrun: rank 1 on a (pid 101) failed: ZeroDivisionError: division by zero
 hvdrun: stopping the other 2 ranks
 )");
+}
+
+TEST_CASE("only ranks that still run are said to be stopped") {
+  Job job;
+  job.run_all();
+  job.state.on(RankExited{0, {ExitStatus::Kind::kExited, 0}, {}});
+  job.state.on(RankExited{1, kOne, {}});
+  Failure failure{*job.state.cause(), {}, kOne, {}, ""};
+  failure.still_running = job.state.running_besides(1);
+  CHECK(job.words.on(failure) ==
+        Lines{"hvdrun: rank 1 on a (pid 101) exited with code 1", "hvdrun: stopping the rank that still runs"});
+  job.state.on(RankExited{2, {ExitStatus::Kind::kExited, 0}, {}});
+  failure.still_running = job.state.running_besides(1);
+  CHECK(job.words.on(failure) == Lines{"hvdrun: rank 1 on a (pid 101) exited with code 1"});
 }
 
 TEST_CASE("golden: a rank that the kernel killed, may have killed, and that somebody killed") {

@@ -75,7 +75,7 @@ TEST_CASE("a rank that has raised is named at once, the others are stopped, and 
   Job job;
   CHECK(job.raises(2, "ValueError: no, train.py:12 in step") == "failing stop tell");
   CHECK(std::get<StopNodes>(job.actions[1]).spared == std::vector<int>{2});
-  CHECK(describe_failing(*job.state.cause(), job.placement) ==
+  CHECK(describe_failing({*job.state.cause(), job.state.running_besides(2)}, job.placement) ==
         std::vector<std::string>{"hvdrun: rank 2 on b (pid 102) failed: ValueError: no, train.py:12 in step",
                                  "hvdrun: stopping the other 3 ranks"});
   // The others end sooner: stopped, or by themselves.
@@ -327,7 +327,7 @@ TEST_CASE("words of a rank that came behind its end change nothing") {
 TEST_CASE("a report has 25 lines at most, however long the traceback is") {
   Job job;
   job.raises(2);
-  std::size_t lines = describe_failing(*job.state.cause(), job.placement).size();
+  std::size_t lines = describe_failing({*job.state.cause(), 3}, job.placement).size();
   job.ends(2, kSegfault);
   Failure failure{*job.state.cause(), {}, kSegfault, {"", "in /w/core"}, "/kept/rank.2", true};
   failure.last_errors = {"Traceback (most recent call last):", "  File \"t.py\", line 1, in f"};
