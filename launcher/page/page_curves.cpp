@@ -115,9 +115,10 @@ std::string page_curves(const JobCurves& curves, double length) {
   }
   if (totals.lines > 0) {
     const double most = curves.most_printed_lines();
+    const std::string per_second = fixed_text(most, 0);
     job += drawing.of("Output",
                       counted(totals.lines, "line") + ", " + amount(static_cast<double>(totals.output_bytes)) +
-                          " of all ranks, at most " + fixed_text(most, 0) + " lines/s",
+                          " of all ranks, at most " + per_second + (per_second == "1" ? " line/s" : " lines/s"),
                       curves.printed_lines(), std::max(1.0, most));
   }
   std::string nodes;

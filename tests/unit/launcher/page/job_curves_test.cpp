@@ -101,6 +101,11 @@ TEST_CASE("curves: the most that was used is told however long the job has laste
   CHECK(has(section, "at most 14 GiB of 16 GiB<"));
   CHECK(has(section, "at most 64 MiB/s<"));
   CHECK(has(section, "at most 5000 lines/s<"));
+  JobCurves slow;
+  for (int second = 1; second <= 3; ++second) {
+    slow.take(second, picture_of({1.0}, static_cast<std::uint64_t>(second)));
+  }
+  CHECK(has(page_curves(slow, 3), "at most 1 line/s<"));
 }
 
 TEST_CASE("curves: a host that is far from the others is named, of two none is") {
