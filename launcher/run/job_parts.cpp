@@ -29,7 +29,11 @@ JobPicture view_of(const JobParts& job) {
   for (const NodePlan& plan : job.agents.nodes) {
     NodeShown& node = view.nodes.emplace_back();
     node.name = plan.host.name;
-    node.is_away = static_cast<std::size_t>(plan.index) < job.sessions.size() && job.session(plan.index).is_away();
+    if (static_cast<std::size_t>(plan.index) < job.sessions.size()) {
+      const NodeSession& session = job.session(plan.index);
+      node.is_away = session.is_away();
+      node.is_connected = session.ready().has_value() && !session.is_away() && !job.state.is_lost(plan.index);
+    }
     for (const auto& placed : plan.ranks) {
       RankShown& rank = view.ranks.emplace_back();
       rank.rank = placed.rank;

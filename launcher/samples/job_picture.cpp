@@ -70,6 +70,7 @@ void join_nodes(JobPicture& view) {
       continue;
     }
     NodeShown& same = joined[found->second];
+    same.is_connected = same.is_connected && node.is_connected;
     same.is_away = same.is_away || node.is_away;
     same.reconnects += node.reconnects;
     if (node.is_sampled) {

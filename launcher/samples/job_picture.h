@@ -34,7 +34,8 @@ struct RankShown {
 
 struct NodeShown {
   std::string name;
-  bool is_away = false;  // its connection is broken, and is being made again
+  bool is_connected = false;  // its agent has been reached, and is neither away nor lost
+  bool is_away = false;       // its connection is broken, and is being made again
   std::int32_t reconnects = 0;
   bool is_sampled = false;
   double cores = 0;
@@ -43,7 +44,7 @@ struct NodeShown {
   std::vector<GpuSample> gpus;
 
   static void fields(auto& m, auto& walk) {
-    walk(m.name, m.is_away, m.reconnects, m.is_sampled, m.cores, m.memory_total, m.memory_free, m.gpus);
+    walk(m.name, m.is_connected, m.is_away, m.reconnects, m.is_sampled, m.cores, m.memory_total, m.memory_free, m.gpus);
   }
 };
 

@@ -181,8 +181,9 @@ std::string metrics_text(const JobPicture& view, MetricsForm form) {
   out.job("hvdrun_nodes", "Nodes of the job.", number(view.nodes.size()));
   out.states();
   out.nodes("hvdrun_node_connected", "gauge",
-            "1: the node's agent is connected; 0: its connection is being made again.",
-            [](const NodeShown& n) { return Maybe(n.is_away ? 0 : 1); });
+            "1: the node's agent is connected, or was until its ranks had ended; 0: it is not reached yet, its "
+            "connection is being made again, or it is lost.",
+            [](const NodeShown& n) { return Maybe(n.is_connected ? 1 : 0); });
   out.nodes("hvdrun_node_reconnects_total", "counter", "Times that the connection to the node was made again.",
             [](const NodeShown& n) { return Maybe(n.reconnects); });
   out.nodes("hvdrun_node_memory_bytes", "gauge", "Memory of the node.",

@@ -51,9 +51,10 @@ std::vector<std::string> node_lines(const JobPicture& job, std::size_t width, bo
   std::vector<GridColumn> columns = {column("NODE", false), column("CORES", true), column("MEMORY", true),
                                      column("OF", true), column("GPUS", false, 1)};
   for (const NodeShown& node : job.nodes) {
-    const Tone tone = node.is_away ? Tone::kProblem : Tone::kPlain;
+    const Tone tone = node.is_connected ? Tone::kPlain : Tone::kProblem;
+    const char* where = node.is_connected ? "" : node.is_away ? " (away)" : " (not connected)";
     const auto cell = [&](const std::string& text) { return GridCell{node.is_sampled ? text : "", tone, false}; };
-    columns[0].cells.push_back({shown(node.name) + (node.is_away ? " (away)" : ""), tone, node.is_away});
+    columns[0].cells.push_back({shown(node.name) + where, tone, !node.is_connected});
     columns[1].cells.push_back(cell(decimal(node.cores)));
     columns[2].cells.push_back(cell(bytes_text(node.memory_total - std::min(node.memory_free, node.memory_total))));
     columns[3].cells.push_back(cell(bytes_text(node.memory_total)));
@@ -108,7 +109,8 @@ json json_of(const NodeShown& node) {
                     {"memory_bytes", gpu.memory_bytes},
                     {"memory_total", gpu.memory_total}});
   }
-  json object = {{"name", node.name}, {"away", node.is_away}, {"reconnects", node.reconnects}};
+  json object = {
+      {"name", node.name}, {"connected", node.is_connected}, {"away", node.is_away}, {"reconnects", node.reconnects}};
   if (node.is_sampled) {
     object.update({{"cores", node.cores}, {"memory_total", node.memory_total}, {"memory_free", node.memory_free}});
     object["gpus"] = std::move(gpus);

@@ -69,6 +69,14 @@ def test_metrics_tell_what_ranks_use_while_they_run_and_how_they_ended(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir() if entry.suffix == ".new"] == []
 
 
+def test_a_host_that_was_never_reached_is_not_connected(tmp_path):
+    path = tmp_path / "job.prom"
+    done = hvdrun("--metrics", path, "-H", "localhost,gone", "--rsh", "false", "true")
+    assert done.returncode == 241, done.stderr
+    connected = dict(re.findall(r'^hvdrun_node_connected\{.*node="(\w+)"\} (\d)$', path.read_text(), re.M))
+    assert connected["gone"] == "0", path.read_text()
+
+
 def test_a_job_whose_metrics_cannot_be_written_runs_and_says_so_once(tmp_path):
     done = hvdrun("--metrics", tmp_path / "missing/job.prom", "-np", 2, "sh", "-c", "sleep 1.5; echo done")
     assert done.returncode == 0 and done.stdout.count("done") == 2

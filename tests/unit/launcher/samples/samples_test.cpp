@@ -143,6 +143,16 @@ TEST_CASE("a view travels, and one whose ranks are on no node is refused") {
   CHECK_FALSE(JobPicture::decode("x").ok());
 }
 
+TEST_CASE("a node is connected once it was reached, until it is away or lost") {
+  JobPicture view = two_ranks();
+  view.nodes.resize(2, view.nodes[0]);
+  view.nodes[1].name = "other";
+  view.nodes[1].is_connected = true;
+  const std::string text = metrics_text(view, MetricsForm::kPrometheus);
+  CHECK(text.find("hvdrun_node_connected{job=\"c0ffee00\",node=\"node\\\"1\"} 0\n") != std::string::npos);
+  CHECK(text.find("hvdrun_node_connected{job=\"c0ffee00\",node=\"other\"} 1\n") != std::string::npos);
+}
+
 TEST_CASE("agents on one host are one node, whose metrics come once") {
   JobSamples samples;
   samples.take(0, sample_at(1000, 500, 0));
