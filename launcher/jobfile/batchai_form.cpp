@@ -71,6 +71,7 @@ Result<Tool> FormReader::read_tool(const DocValue& job) {
     return refuse(tool.at, tool.script.empty() ? "neither pythonScriptFilePath nor configFilePath is given"
                                                : "pythonScriptFilePath and configFilePath are both given; one is run");
   }
+  HVD_TRY(check_starts_something(tool));
   return tool;
 }
 

@@ -34,11 +34,14 @@ std::string DocValue::described() const {
 
 Result<DocValue> parse_document(std::string_view text, const std::string& file) {
   if (text.size() > kMostJobFileBytes) {
-    return Error(Code::kInvalid, file + ": a job file of " + std::to_string(text.size()) + " bytes; expected at most " +
-                                     std::to_string(kMostJobFileBytes));
+    return Error(Code::kInvalid, file + ": more than " + std::to_string(kMostJobFileBytes) +
+                                     " bytes, which no job file needs; put data into files of its own");
   }
   if (file.ends_with(".yaml") || file.ends_with(".yml")) {
     return parse_yaml_document(text, file);
+  }
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+    return error_at(file, {1, 1}, "the text is UTF-16, as PowerShell's > writes it; save it as UTF-8");
   }
   const auto first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   if (first == std::string_view::npos) {

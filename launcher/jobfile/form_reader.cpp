@@ -129,6 +129,11 @@ std::optional<int> number_of(const DocValue& map, const char* key) {
   return value == nullptr ? std::nullopt : parse_number<int>(value->text);
 }
 
+Result<void> FormReader::check_starts_something(const Tool& tool) const {
+  const bool is_empty = tool.script.empty() && tool.config_file.empty() && tool.command_line.empty();
+  return is_empty ? refuse(tool.at, "the script or command is empty; say what to start") : Result<void>();
+}
+
 Result<std::string> FormReader::inherited(const std::string& name, Position at, const char* why) const {
   for (const std::string& entry : options_.environment) {
     if (entry.starts_with(name + "=")) {
@@ -247,7 +252,9 @@ Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& f
     return with_notices(job.error(), unknown);
   }
   if (!is_batchai && !unknown.empty()) {
-    const Error first(Code::kInvalid, unknown.front());
+    const bool is_near = unknown.front().find("; did you mean '") != std::string::npos;
+    const Error first(Code::kInvalid,
+                      unknown.front() + (is_near ? "" : "; hvdrun --document schema shows those that do"));
     return with_notices(first, {unknown.begin() + 1, unknown.end()});
   }
   // Batch AI's tools dropped such keys without a word, so files that have them once ran.
@@ -255,6 +262,8 @@ Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& f
     loaded.notices.push_back(key + " (ignored)");
   }
   loaded.job = std::move(job).value();
+  const Notices lost = lost_names(root, loaded.job, file);
+  loaded.notices.insert(loaded.notices.end(), lost.begin(), lost.end());
   loaded.job.file = file;
   loaded.job.is_native = !is_batchai;
   if (loaded.job.name.empty()) {

@@ -32,6 +32,8 @@ class FormReader {
   Result<void> add_variable(JobVariable variable, bool is_secret, JobFile& job);
   Result<void> add_mount(Mount mount, JobFile& job);
   Result<std::string> written_path(const DocValue& value, const char* what) const;
+  // Refuses a script or command that is given as an empty text.
+  [[nodiscard]] Result<void> check_starts_something(const Tool& tool) const;
   // Returns the value from hvdrun's environment, for a variable that the file names without a value.
   Result<std::string> inherited(const std::string& name, Position at, const char* why) const;
   void add_cluster_mounts(const DocValue& value, JobFile& job) const;
@@ -48,5 +50,10 @@ std::string text_of(const DocValue& map, const char* key);
 std::optional<int> number_of(const DocValue& map, const char* key);
 // Reads seconds, 1:30:00, 7.00:00:00, "7 days, 0:00:00", 90m, 1h30m, P7DT1H.
 std::optional<Duration> parse_job_duration(std::string_view text);
+
+// Finds names in a job file that lead nowhere: a variable of a directory that the file does not have, and a folder of
+// the mount root where nothing is mounted. Both are mostly misspelt. Without a word about it an argument is empty, or a
+// model is written to a folder that ends with the job. Returns a notice for each, where it stands first.
+Notices lost_names(const DocValue& root, const JobFile& job, const std::string& file);
 
 }  // namespace hvd::launch

@@ -52,7 +52,8 @@ Result<int> count_nodes(const JobFile& job, std::size_t hosts) {
     return error_at(job.file, job.min_nodes ? job.elastic_at : job.node_count_at,
                     "the job needs " + std::string(job.is_elastic() ? "at least " : "") +
                         counted(static_cast<std::size_t>(least), "node") + ", and there " +
-                        (hosts == 1 ? "is " : "are ") + counted(hosts, "host") + "; name more with -H or --hostfile");
+                        (hosts == 1 ? "is " : "are ") + counted(hosts, "host") +
+                        "; name more with -H or --hostfile, or a larger cluster");
   }
   return job.is_elastic() ? static_cast<int>(std::min(hosts, static_cast<std::size_t>(job.most_nodes()))) : least;
 }

@@ -20,6 +20,7 @@ Result<Tool> FormReader::read_native_tool(const DocValue& root) {
   tool.interpreter = text_of(root, "python");
   tool.command_line = text_of(root, "command");
   tool.kind = Toolkit::kHorovod;
+  HVD_TRY(check_starts_something(tool));
   if (const DocValue* args = root.find("args"); args != nullptr) {
     tool.args = args->kind == DocValue::Kind::kText ? args->text : "";
     for (const DocValue& word : args->items) {

@@ -144,9 +144,11 @@ class Checker {
   }
 
   [[nodiscard]] Result<void> check_integer(const DocValue& value, const Field& field) const {
-    if (value.kind != Kind::kInteger || !parse_number<std::int64_t>(value.text, field.least, field.most)) {
+    const bool is_number = parse_number<std::int64_t>(value.text, field.least, field.most).has_value();
+    if (value.kind != Kind::kInteger || !is_number) {
       return wrong(value, field,
-                   "a whole number from " + std::to_string(field.least) + " to " + std::to_string(field.most));
+                   "a whole number from " + std::to_string(field.least) + " to " + std::to_string(field.most) +
+                       (is_number ? ", without quotes" : ""));
     }
     return {};
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -51,6 +52,38 @@ DocValue::Kind kind_of_plain(std::string_view text) {
   return is_real(text) ? DocValue::Kind::kReal : DocValue::Kind::kText;
 }
 
+constexpr std::string_view kCoreTag = "tag:yaml.org,2002:";
+
+// yaml-cpp gives "?" to a value without a tag, and "!" to one in quotes.
+bool is_known_tag(std::string_view tag) {
+  constexpr std::array<std::string_view, 7> kCore = {"str", "int", "float", "bool", "null", "seq", "map"};
+  return tag.empty() || tag == "?" || tag == "!" ||
+         (tag.starts_with(kCoreTag) &&
+          std::find(kCore.begin(), kCore.end(), tag.substr(kCoreTag.size())) != kCore.end());
+}
+
+std::string short_tag(std::string_view tag) {
+  return tag.starts_with(kCoreTag) ? "!!" + std::string(tag.substr(kCoreTag.size())) : std::string(tag);
+}
+
+// Explains a common error in our own words; otherwise returns the parser's message.
+std::string explain(const YAML::Exception& error, std::string_view text) {
+  for (int line = 0; line < error.mark.line && !text.empty(); ++line) {
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  }
+  const std::string_view indent = text.substr(0, text.find_first_not_of(" \t"));
+  if (indent.find('\t') != std::string_view::npos) {
+    return "the line begins with a tab; YAML is indented with spaces";
+  }
+  if (error.msg == "illegal map value") {
+    return "not YAML: a ':' where none can be; indent the keys of one map alike, and put a text with ': ' in quotes";
+  }
+  if (error.msg.starts_with("end of sequence flow") || error.msg.starts_with("end of map flow")) {
+    return "not YAML: a '[' or '{', or a quote, has no end";
+  }
+  return "not YAML: " + shown_text(error.msg);
+}
+
 class YamlTreeBuilder {
  public:
   explicit YamlTreeBuilder(const std::string& file) : file_(file) {}
@@ -62,6 +95,10 @@ class YamlTreeBuilder {
       return error_at(file_, at,
                       "more than " + std::to_string(kMostDocValues) + " values, or nested more than " +
                           std::to_string(kMostDocDepth) + " deep");
+    }
+    if (!is_known_tag(node.Tag())) {
+      return error_at(file_, at,
+                      "the tag '" + shown_text(short_tag(node.Tag())) + "' means nothing here; write the value itself");
     }
     DocValue value;
     value.at = at;
@@ -154,7 +191,7 @@ Result<DocValue> parse_yaml_document(std::string_view text, const std::string& f
     }
     return YamlTreeBuilder(file).build(YAML::Load(std::string(text)), 0);
   } catch (const YAML::Exception& error) {
-    return error_at(file, position_of(error.mark), "not YAML: " + shown_text(error.msg));
+    return error_at(file, position_of(error.mark), explain(error, text));
   }
 }
 

@@ -92,6 +92,10 @@ TEST_CASE("JSON is read to the letter, and refused with line and column") {
   CHECK(refused("").starts_with("f:1:1: "));
   CHECK(refused("{} x").starts_with("f:1:4: not JSON: "));
   CHECK(refused(std::string(100, '[')).find("nested more than 64 deep") != std::string::npos);
+  CHECK(error_of(parse_document(std::string("\xff\xfe{\0}\0", 6), "f.json")) ==
+        "f.json:1:1: the text is UTF-16, as PowerShell's > writes it; save it as UTF-8");
+  CHECK(error_of(parse_document(std::string(kMostJobFileBytes + 1, ' '), "f.json"))
+            .starts_with("f.json: more than 1048576 bytes"));
   CHECK(parse_json_document("\"\\ud83d\\ude00\"", "f").value().text == "\xf0\x9f\x98\x80");
 }
 
@@ -124,6 +128,13 @@ TEST_CASE("YAML is refused with line and column, and cannot be made to grow") {
   CHECK(refused("a: 1\n---\nb: 2\n").find("a second document") != std::string::npos);
   CHECK(refused("") == "f:1:1: the file is empty; expected keys with their values");
   CHECK(refused("? [a]\n: 1\n").find("expected a name as key") != std::string::npos);
+  CHECK(refused("a:\n\tb: 1\n") == "f:2:3: the line begins with a tab; YAML is indented with spaces");
+  CHECK(refused("a: echo b: c\n").find("put a text with ': ' in quotes") != std::string::npos);
+  CHECK(refused("a: 1\n b: 2\n").find("indent the keys of one map alike") != std::string::npos);
+  CHECK(refused("a: [b\n") == "f:2:1: not YAML: a '[' or '{', or a quote, has no end");
+  CHECK(refused("a: !include b.yaml\n") == "f:1:4: the tag '!include' means nothing here; write the value itself");
+  CHECK(refused("a: !!python/name:os.system [b]\n").find("the tag '!!python/name:os.system'") != std::string::npos);
+  CHECK(refused("a: !!str 5\nb: !!map {c: !!seq [d]}\ne: ! f\n").empty());
   std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 12; ++i) {
     const std::string last = "*a" + std::to_string(i - 1);
@@ -139,6 +150,12 @@ TEST_CASE("a wrong type, a missing key and a misspelt one each name their place"
   CHECK(refusal_of("command: [1]\n") == "job.yaml:1:10: command: expected text, found a list");
   CHECK(refusal_of("command: 5\n") == "job.yaml:1:10: command: expected text; write it in quotes, found 5");
   CHECK(refusal_of("nodeCount: 1.0\ncommand: x\n").starts_with("job.yaml:1:12: nodeCount: expected a whole number"));
+  CHECK(refusal_of("nodeCount: '2'\ncommand: x\n") ==
+        "job.yaml:1:12: nodeCount: expected a whole number from 1 to 100000, without quotes, found the text '2'");
+  CHECK(refusal_of("script: ''\n") == "job.yaml:1:9: the script or command is empty; say what to start");
+  CHECK(
+      refusal_of("command: x\nenvironment: {A: b}\n") ==
+      "job.yaml:2:1: the key 'environment' means nothing in a job file; hvdrun --document schema shows those that do");
   CHECK(refusal_of("properties: {stdOutErrPathPrefix: /l}\n").find("the key 'nodeCount' is missing") !=
         std::string::npos);
   CHECK(refusal_of("command: x\nprocesCount: 2\n$comment: 1\nzzz: 1\n") ==
@@ -150,6 +167,34 @@ TEST_CASE("a wrong type, a missing key and a misspelt one each name their place"
   REQUIRE(loaded.ok());
   CHECK(loaded.value().notices ==
         Notices{"job.json:1:33: the key 'nodeCuont' means nothing in properties; did you mean 'nodeCount'? (ignored)"});
+}
+
+TEST_CASE("a name that leads nowhere is told once, with the one that was meant") {
+  const auto told = [](const std::string& more) {
+    const auto loaded = parse_job_file(
+        R"({"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/l",
+"mountVolumes": {"azureFileShares": [{"azureFileUrl": "https://a.file/s", "relativeMountPath": "share"}]},
+"inputDirectories": [{"id": "DATASET", "path": "$AZ_BATCHAI_JOB_MOUNT_ROOT/share/in"}],
+)" + more + "}}",
+        "job.json", {});
+    REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
+    return loaded.value().notices;
+  };
+  const std::string tool = R"("horovodSettings": {"pythonScriptFilePath": "t.py", "commandLineArgs": ")";
+  CHECK(told(tool + "$AZ_BATCHAI_JOB_MOUNT_ROOT/share/a ${AZ_BATCHAI_INPUT_DATASET} $OTHER\"}").empty());
+  CHECK(told(tool + "$AZ_BATCHAI_JOB_MOUNT_ROOT/$X/a $AZ_BATCHAI_JOB_MOUNT_ROOT\"}").empty());
+  CHECK(told(tool + "$AZ_BATCHAI_INPUT_DATASTE $AZ_BATCHAI_INPUT_DATASTE $AZ_BATCHAI_OUTPUT_M\"}") ==
+        Notices{"job.json:4:72: nothing here sets $AZ_BATCHAI_INPUT_DATASTE: the file has no input directory 'DATASTE' "
+                "(did you mean $AZ_BATCHAI_INPUT_DATASET?)",
+                "job.json:4:72: nothing here sets $AZ_BATCHAI_OUTPUT_M: the file has no output directory 'M'"});
+  const std::string output =
+      R"(, "outputDirectories": [{"id": "M", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/shrae/out"}])";
+  CHECK(told(tool + "$AZ_BATCHAI_OUTPUT_M\"}" + output) ==
+        Notices{"job.json:4:145: nothing is mounted at $AZ_BATCHAI_JOB_MOUNT_ROOT/shrae (did you mean 'share'?); "
+                "what the job's programs write there is removed at its end"});
+  const std::string prepared =
+      R"(, "jobPreparation": {"commandLine": "mount -t nfs a:/b $AZ_BATCHAI_JOB_MOUNT_ROOT/shrae"})";
+  CHECK(told(tool + "\"}" + output + prepared).empty());
 }
 
 TEST_CASE("placeholders are filled from what the user says, or refused where they stand") {
@@ -233,7 +278,8 @@ TEST_CASE("processes are spread evenly over the first hosts that the job needs")
   CHECK(lay_out(job, hosts, 3).value().size() == 3);
   CHECK(lay_out(job, hosts, 2).error().message().find("too few processes (2) for 3 nodes") != std::string::npos);
   CHECK(lay_out(job, parse_host_list("a,b").value(), 0).error().message() ==
-        "job.yaml:2:12: the job needs 3 nodes, and there are 2 hosts; name more with -H or --hostfile");
+        "job.yaml:2:12: the job needs 3 nodes, and there are 2 hosts; name more with -H or --hostfile, or a larger "
+        "cluster");
 }
 
 TEST_CASE("TensorFlow's processes get roles, ports and a cluster; one that is alone gets no cluster") {
