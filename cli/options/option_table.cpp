@@ -460,6 +460,7 @@ void add_plan_options(CLI::App& app, Flags& flags) {
 
 void add_manifest_options(CLI::App& app, Flags& flags) {
   constexpr const char* kGroup = "hvdrun manifest";
+  constexpr const char* kSecretLetters = "abcdefghijklmnopqrstuvwxyz0123456789-.";
   app.add_option(
          "--kind", flags.manifest_kind,
          "A JobSet, two Jobs and a Service, which need no controller (job), or a TrainJob of Kubeflow Trainer with its "
@@ -481,6 +482,10 @@ void add_manifest_options(CLI::App& app, Flags& flags) {
   app.add_option("--secret-name", flags.secret_name,
                  "Secret that has the key as its entry 'key'; default: the manifest has one with a fresh key")
       ->type_name("NAME")
+      ->check([](const std::string& name) {
+        const bool is_good = !name.empty() && name.find_first_not_of(kSecretLetters) == std::string::npos;
+        return is_good ? "" : "'" + name + "': expected small letters, digits, - and ., as the names of Secrets have";
+      })
       ->group(kGroup);
 }
 

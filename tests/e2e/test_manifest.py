@@ -252,6 +252,8 @@ def test_nodes_have_shared_memory_gpus_the_agent_and_time_to_end():
     ("--image a --nodes 2 --launcher ssh true", "not for --launcher ssh"),
     ("--image a -f nowhere.json", "nowhere.json"),
     ("--image a --nodes 2 --kind mpijob true", "--kind"),
+    ("--image a --nodes 2 --secret-name Key true", "--secret-name: 'Key': expected small letters"),
+    ("--image a --nodes 2 --secret-name '' true", "--secret-name: '': expected small letters"),
 ])
 def test_what_no_manifest_can_be_written_for_is_one_line(words, said):
     done = hvdrun("manifest", *shlex.split(words))
@@ -281,9 +283,10 @@ def test_a_job_file_says_what_pods_run(tmp_path, kind):
     assert options[:3] == ["--np=4", "--timeout=5400", "--gpus=one"]
     assert "C=d" in options and "A=b c" not in words
     assert words[words.index("bash"):-1] == ["bash", "-c"]
-    text = "python () { echo $A, $HOME_OF, $C, $*; }\n" + words[-1].replace("exec -- ", "")
-    done = subprocess.run(["bash", "-c", text], env={"HOME": "/h", "C": "d", "PATH": "/usr/bin:/bin"}, capture_output=True,
-                          text=True, timeout=PATIENCE)
+    (tmp_path / "python").write_text("#!/bin/sh\necho $A, $HOME_OF, $C, $*\n")
+    (tmp_path / "python").chmod(0o755)
+    done = subprocess.run(words[words.index("bash"):], env={"HOME": "/h", "C": "d", "PATH": f"{tmp_path}:/usr/bin:/bin"},
+                          capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout == "b c, /h/x, d, train.py --lr 0.1\n", done.stderr + words[-1]
     plan = subprocess.run([HVDRUN, "plan", *words[1:]], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
     assert plan.returncode == 0, plan.stderr
