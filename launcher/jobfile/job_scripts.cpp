@@ -16,6 +16,9 @@ constexpr const char* kReadRcFile =
     "  . ~/.bashrc >/dev/null\n"
     "fi\n";
 
+// Where no interpreter is given the service ran python. Many systems of today have python3 alone.
+constexpr const char* kPython = "\"$(type -P python || echo python3)\"";
+
 // These functions belong to the node's own set-up, which runs before its jobPreparation.
 constexpr const char* kSetUpFunctions =
     "hvdrun_fail() { printf 'hvdrun: %s\\n' \"$1\" >&2; exit 242; }\n"
@@ -103,8 +106,8 @@ Result<std::string> script_command(const JobRun& run, const std::string& argumen
     const char* program = tool.kind == Toolkit::kCntk ? "cntk configFile=" : "caffe train --solver=";
     return std::string("set -f\nexec -- ") + program + quote_with_variables(tool.config_file) + words + "\n";
   }
-  return "set -f\nexec -- " + quote_with_variables(tool.interpreter.empty() ? "python" : tool.interpreter) + " " +
-         quote_with_variables(tool.script) + words + "\n";
+  const std::string python = tool.interpreter.empty() ? kPython : quote_with_variables(tool.interpreter);
+  return "set -f\nexec -- " + python + " " + quote_with_variables(tool.script) + words + "\n";
 }
 
 // Returns the user's shell text. SIGTERM goes to all processes of the rank. Without the trap bash would end at once,

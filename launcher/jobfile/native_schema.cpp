@@ -22,7 +22,7 @@ constexpr std::array kFields = {
     Field{"script", Type::kText, "Python script that every rank runs"},
     Field{"command", Type::kText, "shell text that every rank runs, in place of a script"},
     Field{"args", Type::kTexts, "arguments of the script, as shell text or as a list of words"},
-    Field{"python", Type::kText, "Python interpreter; default: python"},
+    Field{"python", Type::kText, "Python interpreter; default: python, or python3 where that is not there"},
     Field{"env", Type::kVariables, "environment variables; without a value: as in hvdrun's own environment"},
     Field{"secrets", Type::kVariables,
           "variables that no output shows; without a value: as in hvdrun's own environment, which keeps it out of the "

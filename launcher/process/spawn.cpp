@@ -143,11 +143,14 @@ Result<std::string> find_program(const std::string& program, const std::string& 
     begin = end + 1;
   }
   if (const std::string here = joined(cwd, program); !program.empty() && ::access(here.c_str(), F_OK) == 0) {
-    const std::string interpreter = program.ends_with(".py") ? "python " + program + ", or " : "";
+    const bool is_job = program.ends_with(".json") || program.ends_with(".yaml") || program.ends_with(".yml");
+    const std::string other = program.ends_with(".py") ? "python " + program + ", or " : "";
     return Error(Code::kNotFound, "no program '" + program + "' in PATH; it is a file of the working directory: " +
-                                      interpreter + "./" + program);
+                                      (is_job ? "as a job file, -f " + program : other + "./" + program));
   }
-  return Error(Code::kNotFound, "no such program: '" + program + "' in PATH (" + search_path + ")");
+  const bool has_python3 = program == "python" && find_program("python3", search_path, cwd).ok();
+  return Error(Code::kNotFound, "no such program: '" + program + "' in PATH (" + search_path + ")" +
+                                    (has_python3 ? "; python3 is there" : ""));
 }
 
 Result<Fd> open_process(pid_t pid) {

@@ -157,6 +157,19 @@ def test_the_bashrc_that_preparation_wrote_is_read_by_the_ranks(place):
     assert "it is yes" in done.stdout.splitlines()
 
 
+def test_a_script_is_run_by_python3_where_there_is_no_python(place):
+    tools = place.path / "tools"
+    tools.mkdir()
+    for program in pathlib.Path("/usr/bin").iterdir():
+        if program.name != "python":
+            (tools / program.name).symlink_to(program)
+    (place.bin / "python").unlink()
+    file = place.write("script: t.py\nnodeCount: 1\n")
+    done = hvdrun(*place.arguments(file), env={**place.env, "PATH": f"{place.bin}:{tools}"})
+    assert done.returncode == 0, done.stderr
+    assert place.recorded()[0]["argv"] == ["python3", "t.py"]
+
+
 def test_secrets_are_masked_in_all_that_is_shown_and_kept(place):
     file = place.write("command: echo token $TOKEN; echo token $TOKEN >&2; exit 5\nsecrets: {TOKEN: }\noutput: %s\n"
                        % (place.path / "data"))
