@@ -1,8 +1,10 @@
 #include "cli/options/option_words.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 
@@ -158,6 +160,34 @@ Result<void> check_known(const CLI::App& app, const std::vector<std::string>& wo
   return {};
 }
 
+struct AzCommand {
+  std::string_view words;
+  const char* here;  // empty: nothing takes its place
+};
+
+// These are the commands of `az batchai`. The longer of two that begin alike comes first.
+constexpr std::array<AzCommand, 19> kAzCommands = {{
+    {"job create", "hvdrun submit -c CLUSTER -n NAME -f job.json"},
+    {"job list", "hvdrun ps"},
+    {"job show", "hvdrun show NAME"},
+    {"job wait", "hvdrun wait NAME"},
+    {"job terminate", "hvdrun stop NAME"},
+    {"job delete", "hvdrun rm NAME"},
+    {"job file list", "hvdrun files NAME"},
+    {"job file stream", "hvdrun logs -f NAME"},
+    {"job node list", "hvdrun nodes NAME"},
+    {"job node exec", "hvdrun exec NAME -- COMMAND"},
+    {"job", ""},
+    {"cluster create", "hvdrun cluster add NAME -H node1,node2"},
+    {"cluster delete", "hvdrun cluster remove NAME"},
+    {"cluster resize", "hvdrun cluster drain NAME, and hvdrun cluster resume NAME"},
+    {"cluster node", "hvdrun cluster show NAME --json"},
+    {"cluster auto-scale", ""},
+    {"workspace", ""},
+    {"experiment", ""},
+    {"file-server", ""},
+}};
+
 }  // namespace
 
 Result<void> parse_words(CLI::App& app, std::vector<std::string> words) {
@@ -223,6 +253,21 @@ Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> 
 bool has_json_word(const CLI::App& app, std::vector<std::string> words) {
   const auto begin = static_cast<std::ptrdiff_t>(prepare(app, words));
   return std::find(words.begin(), words.begin() + begin, "--json") != words.begin() + begin;
+}
+
+std::string instead_of_az(const std::vector<std::string>& words) {
+  std::string line;
+  for (std::size_t i = 0; i < words.size() && i < 3; ++i) {
+    line += words[i] + " ";
+  }
+  for (const AzCommand& command : kAzCommands) {
+    if (line.starts_with(std::string(command.words) + " ")) {
+      const std::string here = command.here;
+      return "'" + std::string(command.words) + "' is a command of az batchai; " +
+             (here.empty() ? "" : "here it is: " + here + "; ") + "see hvdrun help batch-ai";
+    }
+  }
+  return "";
 }
 
 }  // namespace hvd::cli

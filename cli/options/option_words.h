@@ -30,4 +30,8 @@ Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> 
 // True when --json is one of the options, however it is written; nothing is checked.
 [[nodiscard]] bool has_json_word(const CLI::App& app, std::vector<std::string> words);
 
+// Who types a command of az batchai from habit is told what takes its place, instead of that no host has a program of
+// that name. Returns that message; empty: these words begin no such command.
+std::string instead_of_az(const std::vector<std::string>& words);
+
 }  // namespace hvd::cli

@@ -132,7 +132,8 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& r
 }
 
 // Refuses "hvdrun chek -H node1", which would look for a program chek on all hosts and report that there is none.
-Result<void> check_no_misspelt_command(const std::string& word) {
+Result<void> check_no_misspelt_command(const std::vector<std::string>& line) {
+  const std::string& word = line.front();
   std::vector<std::string> names = {"run",  "plan", "check",  "bench", "submit",   "manifest",
                                     "help", "join", "stacks", "top",   "timeline", "cluster"};
   for (std::string left = service_commands(); !left.empty();) {
@@ -141,8 +142,13 @@ Result<void> check_no_misspelt_command(const std::string& word) {
     left.erase(0, std::min(end + 2, left.size()));
   }
   const std::string near = word.find('/') == std::string::npos ? launch::nearest_name(word, names) : "";
-  if (near.empty() || launch::find_program(word, launch::value_in(own_environment(), "PATH"), "").ok()) {
+  const std::string other = instead_of_az(line);
+  if ((near.empty() && other.empty()) ||
+      launch::find_program(word, launch::value_in(own_environment(), "PATH"), "").ok()) {
     return {};
+  }
+  if (!other.empty()) {
+    return Error(Code::kInvalid, other);
   }
   return Error(Code::kInvalid, "'" + word +
                                    "' is neither a command of hvdrun nor a program here; did you mean 'hvdrun " + near +
@@ -368,7 +374,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     options.command = command->second;
     words.erase(words.begin());
   } else if (!words.empty() && !words.front().starts_with('-')) {
-    HVD_TRY(check_no_misspelt_command(words.front()));
+    HVD_TRY(check_no_misspelt_command(words));
   }
   const bool is_bench = options.command == Command::kBench;
   const bool is_submit = options.command == Command::kSubmit;

@@ -170,7 +170,11 @@ void add_verb_options(CLI::App& app, ServiceOptions& options) {
   }
 }
 
-Error unknown(const std::string& first) {
+Error unknown(const std::vector<std::string>& words) {
+  const std::string& first = words.front();
+  if (const std::string other = instead_of_az(words); !other.empty()) {
+    return Error(Code::kInvalid, other);
+  }
   if (first == "cluster") {
     return Error(Code::kInvalid,
                  "cluster: say what to do: add, show, list, drain, resume or remove; hvdrun cluster --help says more");
@@ -230,9 +234,10 @@ Result<CliOptions> parse_service(std::vector<std::string> words) {
       options.help_text = cluster_help();
       return options;
     }
+    const std::vector<std::string> line = words;
     verb = verb_of(words);
     if (verb == nullptr) {
-      return unknown(first);
+      return unknown(line);
     }
     service.verb = verb->verb;
   }

@@ -105,6 +105,18 @@ def test_an_unknown_option_names_the_nearest(word, near):
     assert done.stderr == f"hvdrun: there is no option {word.split('=')[0]}; did you mean {near}? See hvdrun --help, or --help-all\n"
 
 
+@pytest.mark.parametrize("words,here", [
+    (["job", "create", "-c", "lab", "-f", "job.json"], "'job create' is a command of az batchai; here it is: hvdrun submit -c CLUSTER -n NAME -f job.json"),
+    (["job", "file", "stream", "-j", "x"], "here it is: hvdrun logs -f NAME;"),
+    (["job", "list"], "here it is: hvdrun ps;"),
+    (["cluster", "create", "-n", "lab"], "here it is: hvdrun cluster add NAME -H node1,node2;"),
+    (["workspace", "create"], "'workspace' is a command of az batchai; see hvdrun help batch-ai"),
+])
+def test_a_command_of_az_batchai_names_the_one_that_takes_its_place(words, here):
+    done = hvdrun(*words)
+    assert done.returncode == 240 and here in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 def test_a_misspelt_command_is_not_looked_for_on_every_host():
     done = hvdrun("chek", "-H", "node1")
     assert done.returncode == 240 and "did you mean 'hvdrun check'?" in done.stderr
