@@ -14,6 +14,7 @@
 #include "launcher/report/listing.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -102,6 +103,35 @@ Result<void> add_engine_jobs(ServicePlace& place, bool wants_all, std::vector<Jo
   return {};
 }
 
+// Says what a waiting job waits for: its record does not know how busy its cluster is.
+Result<std::string> describe_waiting(ServicePlace& place, const JobRecord& job) {
+  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(job.cluster));
+  const auto count = [&cluster](auto&& is_it) {
+    return static_cast<int>(std::count_if(cluster.nodes.begin(), cluster.nodes.end(), is_it));
+  };
+  const int idle = count([](const NodeRecord& node) { return node.state == ClusterNodeState::kIdle; });
+  const int in_service = count([](const NodeRecord& node) { return !node.is_drained; });
+  const int needed = job.max_nodes > 0 ? job.min_nodes : job.node_count;
+  std::string text = "it waits for " + counted(static_cast<std::size_t>(needed), "node") + " of cluster " +
+                     job.cluster + ": " + std::to_string(idle) + " of " + std::to_string(cluster.nodes.size()) +
+                     " are idle";
+  if (in_service < needed) {
+    text += ", and no more than " + std::to_string(in_service) + " are in service; hvdrun cluster resume " +
+            job.cluster + " takes the others back";
+  } else if (idle >= needed) {
+    text += ", and jobs that come first are taking theirs";
+  }
+  return text;
+}
+
+// Returns the last line of hvdrun's own words on the job, which names the first failure; empty: there are none.
+std::string last_line(std::string details) {
+  while (details.ends_with('\n')) {
+    details.pop_back();
+  }
+  return details.substr(details.rfind('\n') + 1);
+}
+
 }  // namespace
 
 Result<int> print_json(const std::string& json, const std::string& field) {
@@ -178,6 +208,10 @@ Result<int> show_job(ServicePlace& place, const ServiceOptions& options) {
     return print_json(record_json(job), options.field);
   }
   std::cout << table_of({job});
+  if (job.state == ExecutionState::kQueued && job.engine_job.empty()) {
+    HVD_TRY_ASSIGN(const std::string why, describe_waiting(place, job));
+    std::cout << "\n" << why << "\n";
+  }
   if (!job.error.code.empty()) {
     std::cout << "\n" << job.error.code << ": " << job.error.message << "\n" << job.error.details;
   }
@@ -195,6 +229,8 @@ Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
       std::cerr << "hvdrun: job " << job.name << " " << change_of(job) << " at " << utc_text(job.changed_ms) << "\n";
       if (job.state == ExecutionState::kFailed && !was_stopped(job) && !job.error.message.empty()) {
         std::cerr << "hvdrun:   " << job.error.message << "\n";
+        const std::string end = last_line(job.error.details);
+        std::cerr << end << (end.empty() ? "" : "\n");
       }
     }
     return {};

@@ -199,6 +199,11 @@ class SupervisedJob final : public FileJobObserver {
     if (status == kSetUpFailed && phase_ != Phase::kStarted) {
       return failed(status, "JobSetUpFailed", "A node could not be set up for the job");
     }
+    if (status == exit_code::kUnreachable) {
+      return failed(status, "JobLaunchFailed",
+                    "A node could not be reached; hvdrun cluster drain " + record_.cluster +
+                        " NODE keeps it from the jobs that wait");
+    }
     if (status >= exit_code::kUsage && status <= exit_code::kDefect) {
       return failed(status, "JobLaunchFailed", "The job could not be started, or its nodes were lost");
     }

@@ -94,6 +94,19 @@ def test_the_exit_status_of_wait_is_the_jobs_and_its_record_says_why(service):
     assert service.show("unmounted", "executionInfo.errors.0.code") == "JobSetUpFailed"
 
 
+def test_a_job_that_waits_says_for_what_and_wait_names_the_first_failure(service):
+    service.cluster(hosts=HOSTS[:2])
+    service.submit(f"nodeCount: 2\ncommand: {GATE}; [ $RANK = 0 ] || exit 3\n", "--name", "first")
+    service.submit("command: 'true'\n", "--name", "second")
+    service.wait_for(lambda: service.counts() == {"running": 2}, "it runs")
+    assert service.ok("show", "second").endswith("\n\nit waits for 1 node of cluster lab: 0 of 2 are idle\n")
+    (service.path / "gate").touch()
+    waited = service("wait", "first")
+    assert waited.returncode == 3
+    assert re.search(r"^hvdrun: job failed after [\d.]+ s: rank 1 on 127\.0\.0\.2 \(pid \d+\) exited with code 3", waited.stderr, re.M)
+    assert service("wait", "second").returncode == 0
+
+
 def test_jobs_go_by_priority_then_in_their_order_and_get_all_nodes_at_once(service):
     service.cluster()
     log = service.path / "order"
