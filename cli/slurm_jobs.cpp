@@ -72,7 +72,7 @@ void end_record(JobRecord& job, const std::optional<SlurmWord>& said) {
                : word == "CANCELLED" || word == "PREEMPTED" ? 128 + 15
                                                             : exit_code::kNodeLost;
   if (!has_succeeded) {
-    job.error.code = "JobFailed";
+    job.error.code = word == "CANCELLED" ? kStoppedError : "JobFailed";
     job.error.message = word.empty() ? job.exit_code ? "hvdrun ended with code " + std::to_string(*job.exit_code)
                                                      : "Slurm knows the job no more, and hvdrun left no exit code"
                                      : "Slurm says " + word;

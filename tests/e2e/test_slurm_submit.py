@@ -69,7 +69,9 @@ def test_stop_ends_it_and_says_so(slurm, run):
     assert run("show", job["name"], "--field", "executionState").stdout.strip() == "running"
     run("stop", job["name"])
     assert run("show", job["name"], "--field", "executionState").stdout.strip() == "failed"
-    run("wait", job["name"], code=143)
+    assert "was stopped" in run("wait", job["name"], code=143).stderr
+    assert run("show", job["name"], "--field", "executionInfo.errors.0.code").stdout.strip() == "JobTerminated"
+    assert " stopped" in run("ps").stdout
     assert slurm.run("squeue", "-h", "-t", "RUNNING").stdout == ""
 
 
