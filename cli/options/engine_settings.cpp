@@ -118,6 +118,20 @@ Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
   return {};
 }
 
+std::string unused_engine(const Flags& flags, const launch::JobSpec& job) {
+  if (!flags.engine.empty() || !flags.hosts.empty() || !flags.hostfile.empty()) {
+    return "";
+  }
+  const auto here = launch::own_surroundings(job.environment, job.size);
+  for (const std::string& word : launch::engine_words()) {
+    const auto found = here.ok() ? launch::find_allocation(here.value(), word) : here.error();
+    if (found.ok() && found.value()) {
+      return "; in this job of " + found.value()->engine + " --engine " + word + " takes its hosts";
+    }
+  }
+  return "";
+}
+
 Result<void> apply_requeue(const Flags& flags, launch::JobSpec& job) {
   if (!flags.requeue_on_notice) {
     return {};

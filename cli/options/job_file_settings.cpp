@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "cli/options/engine_settings.h"
 #include "cli/options/job_settings.h"
 #include "launcher/job/config_mounts.h"
 #include "launcher/job/host_list.h"
@@ -290,7 +291,11 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   if (options.job.discovery.is_on()) {
     take_imagined_hosts(file, options.job);
   }
-  HVD_TRY_ASSIGN(launch::JobLayout layout, launch::lay_out(file, options.job.hosts, processes));
+  auto laid_out = launch::lay_out(file, options.job.hosts, processes);
+  if (!laid_out.ok() && options.job.hosts.size() < static_cast<std::size_t>(file.least_nodes())) {
+    return Error(laid_out.error().code(), laid_out.error().message() + unused_engine(flags, options.job));
+  }
+  HVD_TRY_ASSIGN(launch::JobLayout layout, std::move(laid_out));
   if (launch::needs_mpi(file, layout) && flags.launcher.empty() && !flags.gloo && !flags.mpi) {
     flags.mpi = true;
     HVD_TRY_ASSIGN(options.job, make_job(flags));
@@ -302,6 +307,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   }
   options.job.hosts = layout.nodes;
   options.job.slots_are_gpus = false;  // the file and its hosts say where its processes are
+  options.job.slots_from = processes > 0 ? "-np" : file.file;
   options.job.size = layout.size();
   HVD_TRY(launch::check_input_rank(options.job, options.job.size));
   note_shell_text(file, loaded.notices);

@@ -45,13 +45,15 @@ Result<void> StepGang::start(const JobSpec& job) {
   options.open_files = job.open_files;
   const std::string first = wanted_.nodes.front().host.name;
   const std::string last = wanted_.nodes.back().host.name;
-  tell(kind_.engine + "'s job " + job.engine_job + ": " + counted(wanted_.nodes.size(), "node") + " (" +
-       (first == last ? first : first + " to " + last) + "), " +
-       (slots_are_gpus_ ? std::string("a rank for each GPU, and one where there is none; -np says how many")
-                        : counted(static_cast<std::size_t>(wanted_.size), "rank") + " (" + job.slots_from + ")") +
-       (kind_.end_text == nullptr
-            ? ""
-            : kind_.end_text(job.environment, std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()))));
+  if (slots_are_gpus_ || !job.slots_from.empty()) {
+    tell(kind_.engine + "'s job " + job.engine_job + ": " + counted(wanted_.nodes.size(), "node") + " (" +
+         (first == last ? first : first + " to " + last) + "), " +
+         (slots_are_gpus_ ? std::string("a rank for each GPU, and one where there is none; -np says how many")
+                          : counted(static_cast<std::size_t>(wanted_.size), "rank") + " (" + job.slots_from + ")") +
+         (kind_.end_text == nullptr ? ""
+                                    : kind_.end_text(job.environment, std::chrono::system_clock::to_time_t(
+                                                                          std::chrono::system_clock::now()))));
+  }
   step_ = std::make_unique<Engine>(loop(), kind_.command(wanted_, options, place(), calls.key()));
   Engine::Handlers handlers;
   handlers.on_line = [this](const std::string& line) {

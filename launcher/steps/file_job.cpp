@@ -173,6 +173,7 @@ class FileJob {
     JobSpec spec = job_;
     spec.sync_back.clear();  // what ranks make comes home after them
     spec.hosts.clear();
+    spec.slots_from.clear();
     spec.size = nodes_.size;
     if (spec.launcher == LauncherKind::kMpi) {
       spec.launcher = LauncherKind::kOwn;

@@ -64,6 +64,17 @@ def test_slots_are_slurm_s_or_spread(job, salloc, words, placed):
     assert " ".join(known[host] for host in hosts) == placed
 
 
+def test_a_job_file_takes_the_job_s_nodes_when_it_is_told_to(job, tmp_path):
+    file = tmp_path / "two.yaml"
+    file.write_text("nodeCount: 2\nprocessCount: 4\ncommand: echo $RANK\n")
+    done = job(["-N2"], "--engine", "slurm", "-f", file)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 4, done.stderr
+    told = [line for line in own_words(done) if line.startswith("hvdrun: Slurm's job")]
+    assert len(told) == 1 and told[0].endswith(f"), 4 ranks ({file})"), told
+    done = job(["-N2"], "-f", file)
+    assert done.returncode == 240 and done.stderr.endswith("; in this job of Slurm --engine slurm takes its hosts\n"), done.stderr
+
+
 def test_ranks_see_the_job_but_no_seat_of_slurm_s(job):
     done = job(["-N1", "-n2"], "--no-tags", "--launcher", "slurm", "sh", "-c",
                "env | sed -n 's/^\\(SLURM[A-Z_]*\\)=.*/\\1/p'")
