@@ -168,6 +168,14 @@ def test_a_script_is_run_by_python3_where_there_is_no_python(place):
     done = hvdrun(*place.arguments(file), env={**place.env, "PATH": f"{place.bin}:{tools}"})
     assert done.returncode == 0, done.stderr
     assert place.recorded()[0]["argv"] == ["python3", "t.py"]
+    done = hvdrun("python", "-c", "1", env={**place.env, "PATH": f"{place.bin}:{tools}"})
+    assert done.returncode == 127 and done.stderr.endswith("; python3 is there\n"), done.stderr
+
+
+def test_who_forgets_f_is_told_how_a_job_file_is_run(place):
+    place.write("command: 'true'\n")
+    done = hvdrun("-np", 1, "job.yaml", cwd=place.path)
+    assert done.returncode == 127 and done.stderr.endswith("it is a file of the working directory: as a job file, -f job.yaml\n"), done.stderr
 
 
 def test_secrets_are_masked_in_all_that_is_shown_and_kept(place):
