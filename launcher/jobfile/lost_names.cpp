@@ -9,8 +9,8 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::string_view kMountRoot = "AZ_BATCHAI_JOB_MOUNT_ROOT";
-constexpr std::string_view kInput = "AZ_BATCHAI_INPUT_";
-constexpr std::string_view kOutput = "AZ_BATCHAI_OUTPUT_";
+constexpr std::string_view kInputVariables = "AZ_BATCHAI_INPUT_";
+constexpr std::string_view kOutputVariables = "AZ_BATCHAI_OUTPUT_";
 constexpr const char* kNameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
 
 class NameFinder {
@@ -31,7 +31,7 @@ class NameFinder {
       }
       if (pieces[i].text == kMountRoot && i + 1 < pieces.size() && !pieces[i + 1].is_variable) {
         look_at_mount(pieces[i + 1].text, i + 2 < pieces.size(), value.at);
-      } else if (pieces[i].text.starts_with(kInput) || pieces[i].text.starts_with(kOutput)) {
+      } else if (pieces[i].text.starts_with(kInputVariables) || pieces[i].text.starts_with(kOutputVariables)) {
         look_at_directory(pieces[i].text, value.at);
       }
     }
@@ -65,8 +65,8 @@ class NameFinder {
   }
 
   void look_at_directory(const std::string& name, Position at) {
-    const bool is_input = name.starts_with(kInput);
-    const std::string_view prefix = is_input ? kInput : kOutput;
+    const bool is_input = name.starts_with(kInputVariables);
+    const std::string_view prefix = is_input ? kInputVariables : kOutputVariables;
     std::vector<std::string> ids;
     if (is_input) {
       std::transform(job_.inputs.begin(), job_.inputs.end(), std::back_inserter(ids),
