@@ -3,6 +3,7 @@
 import array
 import ctypes
 import functools
+import os
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from horovod.common._abi import MAX_DIMS, Op, Options, Output, lib
