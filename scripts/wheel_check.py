@@ -23,6 +23,8 @@ LIBRARIES = ("libhvd.so", "libhvd_xla.so", "libhvd_tensorflow.so")
 LICENCES = ("openssl", "sqlite3", "yaml-cpp", "libssh2", "spdlog", "fmtlib", "cli11", "nlohmann-json3", "libcxx", "musl", "glibc")
 # With this, libssh2 names itself to a server. Older ones know no keys and ciphers that today's servers ask for.
 LIBSSH2 = re.compile(rb"SSH-2\.0-libssh2_1\.1[1-9]")
+# A block of device code begins so.
+DEVICE_CODE = bytes.fromhex("50ed55ba")
 # Where this checkout lies is nothing that a wheel should tell.
 CHECKOUT = str(pathlib.Path(__file__).resolve().parents[1]).encode()
 
@@ -77,6 +79,8 @@ def faults(wheel):
         found.append(".data/scripts/horovodrun is missing")
     if not any(LIBSSH2.search(data) for file, data in files.items() if file.endswith(".data/scripts/hvdrun")):
         found.append("hvdrun has no libssh2 of 1.11 or later in it, so it would need the system's ssh")
+    if not any(DEVICE_CODE in data for file, data in files.items() if file.endswith("horovod/lib/libhvd.so")):
+        found.append("libhvd.so has no device code in it, so it would copy what lies on a GPU to the host and back")
     for file, data in files.items():
         if data[:4] != b"\x7fELF":
             continue

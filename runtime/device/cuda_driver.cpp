@@ -27,9 +27,11 @@ const char* advice(CUresult code) {
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
       return "; another process has the GPU for itself: see nvidia-smi -q -d COMPUTE";
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_INVALID_PTX:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-      return "; this build has no code for this GPU and its driver: build with a CUDA toolkit that knows both";
+      return "; this build has no code for this GPU and its driver: install a newer driver, or build hvdrun with the "
+             "CUDA toolkit of this one";
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
     case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
       return "; the kernel's driver and libcuda.so.1 are of different versions: reboot, or install the same";

@@ -50,6 +50,13 @@ def test_each_file_and_licence_that_is_missing_is_named(tmp_path):
     assert [line for line in found if "licence" in line] == [f"the licence of {name} is missing" for name in check.LICENCES]
 
 
+@pytest.mark.parametrize("has_device_code", [True, False])
+def test_a_library_without_device_code_is_refused(tmp_path, has_device_code):
+    data = (OURS / "hvdrun-agent").read_bytes() + (check.DEVICE_CODE if has_device_code else b"")
+    found, _ = check.faults(wheel(tmp_path, "hvdrun-0.1.0-py3-none-manylinux_2_28_x86_64.whl", {"horovod/lib/libhvd.so": data}))
+    assert any("no device code" in line for line in found) != has_device_code
+
+
 def test_a_program_that_was_built_for_this_machine_alone_is_refused(tmp_path):
     data = "hvdrun-0.1.0.data/scripts"
     files = {f"{data}/{name}": (OURS / name).read_bytes() for name in ("hvdrun", "hvdrun-agent")}

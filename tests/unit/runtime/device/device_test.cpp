@@ -249,4 +249,15 @@ TEST_CASE("a kernel that this build does not have is refused by its name") {
   CHECK(found.error().code() == Code::kNotFound);
 }
 
+TEST_CASE("a driver that is older than the device code is told to be the cause") {
+  const auto device = open_device();
+  for (const int code :
+       {200, 209, 218, 222}) {  // what drivers answer, by age: invalid image, no binary, PTX, its version
+    cuda().fail("cuModuleLoadData", 1, code);
+    const auto found = device->kernel("hvd_move_copy4");
+    REQUIRE_FALSE(found.ok());
+    CHECK_MESSAGE(found.error().message().find("install a newer driver") != std::string::npos, found.error().message());
+  }
+}
+
 }  // namespace hvd
