@@ -242,7 +242,10 @@ std::vector<int> TimelineReader::missing_in(const Tensor& tensor, std::set<int> 
 void TimelineReader::add_unfinished(TimelineSummary& summary) {
   std::set<int> joined;
   for (const auto& [pid, tensor] : tensors_) {
-    for (const Asked& each : tensor.negotiation&& tensor.operation == kJoin ? tensor.asked : std::vector<Asked>()) {
+    if (!tensor.negotiation || tensor.operation != kJoin) {
+      continue;
+    }
+    for (const Asked& each : tensor.asked) {
       joined.insert(each.rank);
     }
   }
