@@ -271,7 +271,7 @@ def test_what_is_to_be_run_and_is_not_there_is_told_once(lab3, command, words):
 
 @pytest.mark.parametrize("name, text, arguments, place, words", [
     ("hosts", "a slots=2\nb slots=two\n", ["--hostfile", "{}", "true"], ":2:3: ", "expected a number"),
-    ("job.yaml", "nodeCount: 2\nnodecount: [\n", ["-f", "{}"], ":3:1: ", "not YAML: end of sequence"),
+    ("job.yaml", "nodeCount: 2\nnodecount: [\n", ["-f", "{}"], ":3:1: ", "not YAML: a '[' or '{', or a quote, has no end"),
     ("job.json", '{"properties": {"nodeCount": "two"}}', ["-f", "{}"], ":1:30: ", "expected"),
     ("job.json", '{"properties": {\n  "nodeCount": 2,\n}}', ["-f", "{}"], ":3:1: ", "a comma before '}'"),
     ("settings.yaml", "params:\n  cycle_time_ms: soon\n", ["-np", "1", "--config-file", "{}", "true"], ":2:18: ", "expected a number"),
