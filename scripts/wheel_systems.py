@@ -49,7 +49,8 @@ def make_root(suite):
     made = subprocess.run(["mmdebstrap", "--aptopt=Acquire::Check-Valid-Until \"false\"", "--variant=minbase", "--include=python3,python3-venv,python3-numpy", suite, root,
                            f"deb {mirror().replace('SUITE', suite)}"], text=True, capture_output=True)
     if made.returncode != 0:
-        die(f"no root of {suite}; mmdebstrap said: " + "; ".join(made.stderr.strip().splitlines()[-3:]))
+        errors = [line for line in made.stderr.splitlines() if line.startswith("E: ")]
+        die(f"no root of {suite}; mmdebstrap said: " + (errors[0] if errors else made.stderr.strip()[-200:]))
     (root / ".complete").touch()
     return root
 

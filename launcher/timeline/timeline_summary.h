@@ -13,7 +13,8 @@ struct TimelineSummary {
   struct Share {
     std::string name;
     std::string operation;  // of a tensor: "allreduce"
-    // Those that have ended, and those of process sets without the rank that writes, once their ranks had asked.
+    // Operations that have ended count. Those of a process set without the rank that writes count once all its ranks
+    // have asked, since the file has no end of them.
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;  // of all of them, on one rank; 0 where the timeline does not say
     // Since the first rank asked, until the last one did, or, where nobody says when, until they had agreed. All

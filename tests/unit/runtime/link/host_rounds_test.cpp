@@ -325,7 +325,7 @@ TEST_CASE("a node that was away for many rounds catches up in one") {
       }
     }
   });
-  CHECK(attempts < 900);
+  CHECK(attempts < 900);  // one by one it would be 1000; a busy machine makes some come late
 }
 
 TEST_CASE("the end of the job, and of the set, end a wait that nobody answers") {
