@@ -7,7 +7,7 @@ was started on.
 """
 
 import warnings
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 import torch
 
@@ -37,11 +37,20 @@ def _takes_gpus() -> bool:
     return _is_taken
 
 
+def _current_stream_by_object(device: int) -> int:
+    return torch.cuda.current_stream(device).cuda_stream
+
+
+# torch's own call for compiled code: it makes no object, and takes 0.1 us where the public way takes 5.
+_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream_by_object)
+
+
 def place_of(tensor: torch.Tensor) -> Optional[Place]:
     """Returns where the library works on the tensor. None means the host, where the tensor must then be."""
     if tensor.is_cpu or not tensor.is_cuda or not _takes_gpus():
         return None
-    return Place(tensor.device.index, torch.cuda.current_stream(tensor.device).cuda_stream)
+    device = tensor.device.index
+    return Place(device, _current_stream(device))
 
 
 def follow(place: Place) -> Optional[torch.cuda.Stream]:
