@@ -41,6 +41,7 @@ EDGES = {
     "launcher/service/granted_nodes.cpp": ["launcher/offers", IO, BASE],
     "launcher/service/job_store_jobs.cpp": ["launcher/state", BASE],
     "launcher/process": [IO, BASE],
+    "launcher/post_mortem": ["launcher/process", BASE],
     "launcher/logs": [IO, BASE],
     # What launcher, agent, relay and rank say to each other.
     "launcher/wire": ["launcher/process", BASE, "runtime/rendezvous"],
@@ -55,7 +56,7 @@ EDGES = {
     # What an agent measures of its node while somebody watches the job.
     "launcher/sampling": ["launcher/wire", "launcher/process", IO, BASE],
     "launcher/sampling/activity_reader.cpp": ["launcher/wire", "runtime/observe", "runtime/core", BASE],
-    "launcher/agent": ["launcher/sampling", "launcher/survey", "launcher/tree", "launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
+    "launcher/agent": ["launcher/sampling", "launcher/survey", "launcher/tree", "launcher/wire", "launcher/post_mortem", "launcher/process", IO, BASE, "runtime/rendezvous"],
     # Ways to a node: the interface and what all share, then those that run a command, then libssh2's.
     "launcher/transport": ["launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/command": ["launcher/transport", "launcher/wire", "launcher/process", IO, BASE],

@@ -11,7 +11,7 @@
 #include <map>
 #include <utility>
 
-#include "launcher/process/core_file.h"
+#include "launcher/post_mortem/core_file.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/spawn.h"
 #include "launcher/survey/own_system.h"

@@ -16,7 +16,7 @@
 
 #include "launcher/agent/input_feed.h"
 #include "launcher/agent/rank_process.h"
-#include "launcher/process/oom_watch.h"
+#include "launcher/post_mortem/oom_watch.h"
 #include "launcher/wire/messages.h"
 #include "runtime/io/event_loop.h"
 

@@ -19,7 +19,7 @@
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/live_rows.h"
 #include "launcher/placement/placement.h"
-#include "launcher/process/oom_watch.h"
+#include "launcher/post_mortem/oom_watch.h"
 #include "launcher/report/traceback.h"
 #include "launcher/service/cluster.h"
 #include "launcher/service/ticket.h"

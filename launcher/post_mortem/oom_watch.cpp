@@ -1,4 +1,4 @@
-#include "launcher/process/oom_watch.h"
+#include "launcher/post_mortem/oom_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "launcher/process/core_file.h"
+#include "launcher/post_mortem/core_file.h"
 
 #include <sys/stat.h>
 

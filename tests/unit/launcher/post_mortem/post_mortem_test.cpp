@@ -6,8 +6,8 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-#include "launcher/process/core_file.h"
-#include "launcher/process/oom_watch.h"
+#include "launcher/post_mortem/core_file.h"
+#include "launcher/post_mortem/oom_watch.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using Verdict = OomWatch::Verdict;
