@@ -1,6 +1,4 @@
 #include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
@@ -11,6 +9,7 @@
 #include "cli/options/job_settings.h"
 #include "cli/service_commands.h"
 #include "cli/slurm_jobs.h"
+#include "launcher/process/other_process.h"
 #include "launcher/report/listing.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
@@ -67,10 +66,6 @@ Result<void> look_after(ServicePlace& place, const JobRecord& job) {
              : recover(place.dir, place.store);
 }
 
-void send(int pidfd, int signo) {
-  ::syscall(SYS_pidfd_send_signal, pidfd, signo, nullptr, 0);
-}
-
 Result<void> end_job(ServicePlace& place, const JobRecord& job) {
   if (!job.engine_job.empty()) {
     return has_ended(job.state) ? Result<void>() : cancel_slurm_job(job);
@@ -80,7 +75,7 @@ Result<void> end_job(ServicePlace& place, const JobRecord& job) {
   if (outcome == StopOutcome::kTerminating) {
     HVD_TRY_ASSIGN(const JobRecord now, place.store.job(job.id));
     if (const Fd supervisor = open_supervisor(place.dir, now); supervisor.is_open()) {
-      send(supervisor.get(), SIGTERM);
+      signal_process(supervisor, now.pid, SIGTERM);
     }
   }
   return {};

@@ -151,7 +151,7 @@ BANNED_CALLS = {
     "fork": (r"(?<![\w.>:])(?:::)?v?fork\s*\(", ["launcher/process/*", "launcher/agent/*", "launcher/survey/*"],
              "launcher/process starts programs"),
     "posix_spawn": (r"(?<![\w.>])(?:::)?posix_spawnp?\s*\(", [], "launcher/process/child.h runs programs"),
-    "pidfd_open": (r"\bSYS_pidfd_open\b|(?<![\w.>])(?:::)?pidfd_open\s*\(", ["launcher/process/spawn.cpp"],
+    "pidfd_open": (r"\bSYS_pidfd_open\b|(?<![\w.>])(?:::)?pidfd_open\s*\(", ["launcher/process/other_process.cpp"],
                    "launcher/process/child.h watches processes"),
     "environ": (r"(?<![\w.>])(?:::)?environ\b", ["cli/options/job_settings.cpp", "cli/agent_main.cpp"],
                 "take the environment as an argument"),

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/process/other_process.h"
+
 namespace hvd::launch {
 namespace {
 

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -128,6 +127,11 @@ Result<std::string> find_program(const std::string& program, const std::string& 
     if (std::filesystem::is_directory(status)) {
       return Error(Code::kInvalid, "'" + path + "' is a directory, not a program");
     }
+    if (failed == std::errc::permission_denied) {
+      return Error(Code::kInvalid,
+                   "cannot reach '" + path + "': this user (" + std::to_string(::geteuid()) +
+                       ") may not enter one of its directories, or of those that a link in it leads to");
+    }
     return std::filesystem::exists(status)
                ? Error(Code::kInvalid, "'" + path + "' is not an executable file; chmod +x, or name its interpreter")
                : Error(Code::kNotFound, "no such program: '" + path + "'");
@@ -151,11 +155,6 @@ Result<std::string> find_program(const std::string& program, const std::string& 
   const bool has_python3 = program == "python" && find_program("python3", search_path, cwd).ok();
   return Error(Code::kNotFound, "no such program: '" + program + "' in PATH (" + search_path + ")" +
                                     (has_python3 ? "; python3 is there" : ""));
-}
-
-Result<Fd> open_process(pid_t pid) {
-  Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  return fd.is_open() ? Result<Fd>(std::move(fd)) : Error::from_errno("pidfd_open");
 }
 
 Result<pid_t> spawn(const SpawnOptions& options) {

@@ -36,9 +36,6 @@ struct SpawnOptions {
 // Returns the new process. Errors name the program or directory and where it was sought (kNotFound: no such program).
 Result<pid_t> spawn(const SpawnOptions& options);
 
-// Returns a descriptor of the process, which is readable once it has ended.
-Result<Fd> open_process(pid_t pid);
-
 // Returns the path of `program`: itself when it holds a slash (relative to `cwd`), otherwise the first executable in
 // `search_path` (a PATH value).
 Result<std::string> find_program(const std::string& program, const std::string& search_path, const std::string& cwd);

@@ -223,20 +223,4 @@ std::string boot_id() {
   return id;
 }
 
-std::int64_t start_of_process(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const auto end = text.rfind(')');  // ends the process's name, which may hold any character
-  if (end == std::string::npos) {
-    return 0;
-  }
-  std::istringstream rest(text.substr(end + 1));
-  std::string word;
-  constexpr int kStartTime = 20;  // the 22nd of all fields; two stand before this text
-  for (int i = 0; i < kStartTime && rest >> word; ++i) {
-  }
-  return rest ? std::strtoll(word.c_str(), nullptr, 10) : 0;
-}
-
 }  // namespace hvd::launch

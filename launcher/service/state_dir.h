@@ -78,8 +78,5 @@ class FolderWatch {
 
 // Returns an id of the machine's current boot.
 std::string boot_id();
-// Returns when a process began, in the kernel's own units; 0: no such process. Together with its number it identifies
-// one process.
-std::int64_t start_of_process(int pid);
 
 }  // namespace hvd::launch

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "launcher/process/detached.h"
+#include "launcher/process/other_process.h"
 #include "launcher/process/own_process.h"
 #include "launcher/service/ticket.h"
 

@@ -55,6 +55,27 @@ def test_no_wait_ends_early_or_late_where_the_time_of_day_jumps(jumping_clock, m
     assert wait_until_gone(marker) == {}
 
 
+# Linux 4.18, and a container whose rules are older than the call.
+@pytest.mark.parametrize("missing", [(424, 1000, "ENOSYS"), (434, 434, "EPERM")])
+def test_all_is_as_elsewhere_where_the_kernel_has_no_pidfds(missing, marker, tmp_path):
+    def run(*arguments):
+        return subprocess.run([sys.executable, ROOT / "tests/support/old_kernel.py", *map(str, (*missing, HVDRUN, *arguments))],
+                              env=env_with(marker), cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+
+    done = run("-np", 2, *PYTHON, program("idle.py"), LIBHVD, "1")
+    assert done.returncode == 0 and len(re.findall(r"rank \d of 2 joined", done.stdout)) == 2, done.stderr
+    done = run("-np", 2, "sh", "-c", "[ $HVD_RANK = 0 ] || exit 3; sleep 1000")
+    assert done.returncode == 3 and re.search(r"rank 1 on localhost .* exited with code 3", done.stderr), done.stderr
+    # One ends when it is asked to, the other must be killed, and its child too.
+    done = run("--timeout", 1, "--grace", 0.5, "-np", 2, "sh", "-c",
+               "[ $HVD_RANK = 0 ] && exec sleep 1000; trap '' TERM; sleep 1000 & while :; do wait; done")
+    assert done.returncode == 124, done.stderr
+    assert wait_until_gone(marker) == {}
+    (tmp_path / "job.yaml").write_text("nodeCount: 2\nprepare: mkdir -p $AZ_BATCHAI_JOB_TEMP/made\ncommand: ls $AZ_BATCHAI_JOB_TEMP\n")
+    done = run("-f", "job.yaml", "-H", "127.0.0.1,127.0.0.2", "--no-tags")
+    assert done.returncode == 0 and "made\nmade\n" in done.stdout, (done.stdout, done.stderr)
+
+
 @pytest.mark.parametrize("signo", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
 def test_a_signal_that_was_inherited_as_ignored_stays_so_as_under_nohup(marker, tmp_path, signo):
     job = start("--no-tags", "-np", 1, "sh", "-c", f"echo up; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; kill -{signo} $$",

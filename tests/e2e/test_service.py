@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -155,6 +156,21 @@ def test_a_job_outlives_the_shell_that_submitted_it(service):
     service.wait_for_state("outliving", "running")
     (service.path / "gate").touch()
     assert service("wait", "outliving").returncode == 0
+
+
+def test_a_job_runs_and_is_stopped_where_the_kernel_has_no_pidfds(service):
+    def ok(*arguments):
+        command = [sys.executable, ROOT / "tests/support/old_kernel.py", "424", "1000", "ENOSYS", HVDRUN, *arguments]
+        done = subprocess.run(list(map(str, command)), env=service.env, cwd=service.path, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+
+    service.cluster()
+    ok("submit", "-f", service.file("nodeCount: 2\ncommand: sleep 1000\n"), "--name", "long")
+    service.wait_for_state("long", "running")
+    service.wait_for(lambda: service.counts() == {"running": 2, "idle": 2}, "its ranks run")
+    ok("stop", "long")
+    assert service.show("long", "executionInfo.errors.0.code") == "JobTerminated"
+    service.wait_for(lambda: service.counts() == {"idle": 4}, "its nodes are idle")
 
 
 def test_stop_ends_a_job_whether_it_waits_or_runs_and_its_files_stay(service):

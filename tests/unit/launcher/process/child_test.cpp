@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include "launcher/process/other_process.h"
 #include "tests/support/jumping_clock.h"
 
 using namespace hvd;          // NOLINT(google-build-using-namespace)

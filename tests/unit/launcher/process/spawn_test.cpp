@@ -2,12 +2,15 @@
 #include "launcher/process/spawn.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <doctest/doctest.h>
 
 #include "launcher/process/exit_status.h"
 #include "launcher/process/output_of.h"
+#include "tests/unit/launcher/folder.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 
@@ -60,6 +63,21 @@ TEST_CASE("a program that closes its output and lives on is waited for only as l
   CHECK(killed.error().code() == hvd::Code::kCancelled);
   CHECK(output_of({"echo", "hello"}, {"PATH=/usr/bin:/bin"}, hvd::Deadline::after(std::chrono::minutes(5))).value() ==
         "hello\n");
+}
+
+TEST_CASE("a program behind a closed directory is not called missing") {
+  if (::geteuid() != 0) {
+    return;  // who is not root cannot become another user, and root may enter all directories
+  }
+  const hvd::test::Folder folder;
+  REQUIRE(::chmod(folder.path.c_str(), 0700) == 0);
+  REQUIRE(::seteuid(65534) == 0);
+  const auto found = find_program(folder.path + "/closed/python", "", "");
+  REQUIRE(::seteuid(0) == 0);
+  CHECK(found.error().message() ==
+        "cannot reach '" + folder.path +
+            "/closed/python': this user (65534) may not enter one of its directories, or of those that a link in it "
+            "leads to");
 }
 
 TEST_CASE("what cannot be started is told with its path and reason") {

@@ -1,0 +1,118 @@
+#include "launcher/process/other_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace hvd::launch {
+namespace {
+
+// How late the end of a process that is not our child may be noticed without a pidfd.
+constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
+
+struct ProcessStat {
+  char state = 0;  // 'Z', 'X': it has ended; 0: there is no such process
+  std::int64_t began = 0;
+};
+
+ProcessStat stat_of(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto end = text.rfind(')');  // ends the process's name, which may hold any character
+  if (end == std::string::npos) {
+    return {};
+  }
+  std::istringstream rest(text.substr(end + 1));
+  ProcessStat stat;
+  std::string word;
+  constexpr int kStartTime = 20;  // the 22nd of all fields; two stand before this text
+  for (int i = 0; i < kStartTime && rest >> word; ++i) {
+    stat.state = i == 0 ? word.front() : stat.state;
+  }
+  stat.began = rest ? std::strtoll(word.c_str(), nullptr, 10) : 0;
+  return stat;
+}
+
+void await_end(pid_t pid, std::int64_t began) {
+  siginfo_t info{};
+  int waited = 0;
+  do {
+    waited = ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+  } while (waited != 0 && errno == EINTR);
+  if (waited == 0) {
+    return;
+  }
+  // It is not our child, or was reaped.
+  for (;;) {
+    const ProcessStat now = stat_of(pid);
+    if (now.state == 0 || now.state == 'Z' || now.state == 'X' || now.began != began) {
+      return;
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+}  // namespace
+
+Result<Fd> open_process(pid_t pid) {
+  Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (fd.is_open()) {
+    return fd;
+  }
+  return errno == ENOSYS || errno == EPERM ? open_process_by_thread(pid) : Result<Fd>(Error::from_errno("pidfd_open"));
+}
+
+Result<Fd> open_process_by_thread(pid_t pid) {
+  const std::int64_t began = start_of_process(pid);
+  if (began == 0) {
+    return Error::from_errno("there is no process " + std::to_string(pid), ESRCH);
+  }
+  Fd ended(::eventfd(0, EFD_CLOEXEC));
+  Fd told(ended.is_open() ? ::fcntl(ended.get(), F_DUPFD_CLOEXEC, 0) : -1);
+  if (!told.is_open()) {
+    return Error::from_errno("eventfd");
+  }
+  // Signals are for the other threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  Result<void> started;
+  try {
+    std::thread([pid, began, told = std::move(told)] {
+      await_end(pid, began);
+      static_cast<void>(::eventfd_write(told.get(), 1));
+    }).detach();
+  } catch (const std::system_error& error) {
+    started = Error::from_errno("a thread that waits for a process", error.code().value());
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started.ok() ? Result<Fd>(std::move(ended)) : Result<Fd>(started.error());
+}
+
+void signal_process(const Fd& process, pid_t pid, int signo) {
+  const bool is_sent = ::syscall(SYS_pidfd_send_signal, process.get(), signo, nullptr, 0) == 0;
+  if (!is_sent && (errno == EBADF || errno == ENOSYS || errno == EPERM)) {  // no pidfd, or no such call
+    ::kill(pid, signo);
+  }
+}
+
+std::int64_t start_of_process(int pid) {
+  return stat_of(pid).began;
+}
+
+}  // namespace hvd::launch
