@@ -54,6 +54,24 @@ def test_what_is_left_out_for_lack_of_time_is_a_failure_and_told_before_the_coun
     assert "asan (hvd_unit_base)" in lines[-2] and "tests of tests/python/test_layers.py)" in lines[-2]
 
 
+@pytest.mark.parametrize("words, ran", [
+    (["--without", "unit", "ray"], ["setup", "format", "build", "asan"]),
+    (["--without"], ["setup", "format", "build", "unit", "ray", "asan"]),
+    (["asan"], ["setup", "build", "asan"]),
+    (["--without", "units"], []),
+])
+def test_layers_are_named_or_left_out(script, capsys, monkeypatch, words, ran):
+    taken = []
+    monkeypatch.setattr(script.Suite, "step", lambda suite, name, text, run: taken.append(name) or True)
+    monkeypatch.setattr(script, "LAYERS", {name: ("a layer", None, name != "format", None)
+                                           for name in ("format", "unit", "ray", "tidy", "asan")})
+    monkeypatch.setattr(sys, "argv", ["test", *words])
+    monkeypatch.setattr(script.signal, "signal", lambda *_: None)
+    monkeypatch.setenv("PATH", "/usr/bin")
+    code = script.main()
+    assert sorted(taken) == sorted(ran) and (code == 2) == (ran == [])
+
+
 def test_a_layer_whose_code_fails_keeps_no_other_from_running(script, capsys):
     code, lines = run_of(script, capsys, unit=lambda layer: 1 / 0, multi=lambda layer: layer.command("true"))
     assert (code, lines[-1]) == (1, "1 passed, 1 failed, 0 skipped")
