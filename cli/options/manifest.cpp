@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <nlohmann/json.hpp>
+
+#include "launcher/job/text_file.h"
+#include "launcher/jobfile/job_file.h"
 
 namespace hvd::cli {
 namespace {
@@ -215,6 +219,13 @@ Result<void> check_manifest(const ManifestOptions& options) {
     return Error(Code::kInvalid,
                  "manifest needs --image IMAGE and --nodes N; as in: hvdrun manifest --image "
                  "registry/train:1 --nodes 2 python train.py");
+  }
+  for (const auto& [option, image] :
+       {std::pair("--image", options.image), std::pair("--hvdrun-image", options.hvdrun_image)}) {
+    if (!image.empty() && !launch::is_image_name(image)) {
+      return Error(Code::kInvalid,
+                   std::string(option) + " '" + launch::shown_text(image) + "' cannot be the name of an image");
+    }
   }
   if (!is_label(options.name)) {
     return Error(Code::kInvalid, "--name '" + options.name + "': expected a small letter, then up to " +

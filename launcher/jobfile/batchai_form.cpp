@@ -152,7 +152,7 @@ Result<void> FormReader::read_container(const DocValue& container, JobFile& job)
   }
   image.image = text_of(*registry, "image");
   image.registry = text_of(*registry, "serverUrl");
-  if (image.image.empty() || image.image.front() == '-' || image.image.find_first_of(" \t\r\n") != std::string::npos) {
+  if (!is_image_name(image.image)) {
     return refuse(registry->find("image")->at, "'" + shown_text(image.image) + "' cannot be the name of an image");
   }
   if (const DocValue* credentials = registry->find("credentials"); credentials != nullptr) {

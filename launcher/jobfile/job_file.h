@@ -85,6 +85,11 @@ struct Mount {
   Position at;
 };
 
+// Returns whether an image may have this name: it is one word, and no option of a container engine.
+inline bool is_image_name(std::string_view name) {
+  return !name.empty() && name.front() != '-' && name.find_first_of(" \t\r\n") == std::string_view::npos;
+}
+
 struct ContainerImage {
   std::string image;
   std::string registry;  // serverUrl

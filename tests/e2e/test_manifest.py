@@ -244,6 +244,8 @@ def test_nodes_have_shared_memory_gpus_the_agent_and_time_to_end():
 @pytest.mark.parametrize("words, said", [
     ("--nodes 2 true", "manifest needs --image IMAGE and --nodes N"),
     ("--image a true", "manifest needs --image IMAGE and --nodes N"),
+    ("--image 'a b' --nodes 2 true", "--image 'a b' cannot be the name of an image"),
+    ("--image a --hvdrun-image=-v --nodes 2 true", "--hvdrun-image '-v' cannot be the name of an image"),
     ("--image a --nodes 2", "no command given"),
     ("--image a --nodes 2 --name Bert true", "--name 'Bert': expected a small letter"),
     (f"--image a --nodes 2 --name {'b' * 46} true", "up to 44 small letters"),
