@@ -21,7 +21,17 @@ static_assert(HVD_BOOL == static_cast<int>(Dtype::kBool) && HVD_PRODUCT == stati
 constexpr std::initializer_list<std::size_t> kOpSizes = {sizeof(hvd_op)};
 
 Error invalid(const std::string& text) {
-  return Error(Code::kInvalid, "hvd_op: " + text);
+  return Error(Code::kInvalid, text);
+}
+
+// Returns what an error calls the operation: its name, else its kind.
+std::string title_of(const hvd_op& op) {
+  const std::size_t length = op.name == nullptr ? 0 : ::strnlen(op.name, control_wire::kMaxNameBytes + 1);
+  if (length > 0 && length <= control_wire::kMaxNameBytes) {
+    return "'" + std::string(op.name, length) + "'";
+  }
+  const bool has_kind = op.kind >= HVD_ALLREDUCE && op.kind <= HVD_JOIN;
+  return has_kind ? lower_name_of(static_cast<OpKind>(op.kind)) : "hvd_op";
 }
 
 std::string number(std::int64_t value) {
@@ -169,8 +179,9 @@ Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t ve
   return {};
 }
 
-Result<void> submission_from(const hvd_op& op, const SetTable& sets, Submission& out) {
-  HVD_TRY(check_struct("hvd_op", op.size, op.version, kOpSizes));
+namespace {
+
+Result<void> read_operation(const hvd_op& op, const SetTable& sets, Submission& out) {
   if (op.kind < HVD_ALLREDUCE || op.kind > HVD_JOIN) {
     return invalid("kind is " + number(op.kind) + ", expected 0 to " + number(HVD_JOIN));
   }
@@ -186,7 +197,7 @@ Result<void> submission_from(const hvd_op& op, const SetTable& sets, Submission&
   out.priority = op.priority;
   const std::shared_ptr<const SetPlace> set = sets.find(op.process_set);
   if (set == nullptr) {
-    return Error(Code::kNotFound, "hvd_op: there is no process set " + number(op.process_set));
+    return Error(Code::kNotFound, "there is no process set " + number(op.process_set));
   }
   if (!set->map) {
     return invalid("this rank is not a member of process set " + number(op.process_set));
@@ -220,6 +231,14 @@ Result<void> submission_from(const hvd_op& op, const SetTable& sets, Submission&
   }
   HVD_TRY(read_buffers(op, set->ranks[static_cast<std::size_t>(set->map->rank)], out));
   return {};
+}
+
+}  // namespace
+
+Result<void> submission_from(const hvd_op& op, const SetTable& sets, Submission& out) {
+  HVD_TRY(check_struct("hvd_op", op.size, op.version, kOpSizes));
+  auto read = read_operation(op, sets, out);
+  return read.ok() ? read : Result<void>(read.error().with_context(title_of(op)));
 }
 
 Result<void> submissions_from(std::span<const hvd_op* const> ops, const SetTable& sets, std::span<const OpRef> out) {

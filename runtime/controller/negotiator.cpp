@@ -115,9 +115,8 @@ std::string refusal(OpKind kind, int rank, const std::string& name, const std::v
 // Returns the refusal in Horovod's wording. A joined rank could contribute nothing to these operations, but its result
 // of them would be lost.
 std::string join_refusal(const Request& request, int joined_rank) {
-  std::string kind = name_of(request.kind);
-  std::transform(kind.begin() + 1, kind.end(), kind.begin() + 1,
-                 [](char c) { return static_cast<char>(c - 'A' + 'a'); });
+  std::string kind = lower_name_of(request.kind);
+  kind.front() = *name_of(request.kind);
   return kind + " is not supported with Join at this time: " + rank_text(joined_rank) + " has joined (tensor '" +
          request.name + "')";
 }

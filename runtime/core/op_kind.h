@@ -58,13 +58,18 @@ constexpr const char* name_of(OpKind kind) {
   return "?";
 }
 
-// The name given to an operation without one: "allreduce.noname.7".
-inline std::string noname_of(OpKind kind, std::uint64_t number) {
+// The kind's name in lower case: "allreduce".
+inline std::string lower_name_of(OpKind kind) {
   std::string name;
   for (const char* c = name_of(kind); *c != '\0'; ++c) {
     name += *c >= 'A' && *c <= 'Z' ? static_cast<char>(*c - 'A' + 'a') : *c;
   }
-  return name + ".noname." + std::to_string(number);
+  return name;
+}
+
+// The name given to an operation without one: "allreduce.noname.7".
+inline std::string noname_of(OpKind kind, std::uint64_t number) {
+  return lower_name_of(kind) + ".noname." + std::to_string(number);
 }
 
 // Names of this form are never used again.

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <new>
 #include <string>
@@ -57,9 +56,7 @@ void Activity::add(const Step& step) {
 }
 
 void Activity::show(OpKind kind, std::string_view name, std::uint64_t asked_at_ticks) {
-  std::string operation = name_of(kind);
-  std::transform(operation.begin(), operation.end(), operation.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string operation = lower_name_of(kind);
   const double age_ns =
       static_cast<double>(ticks_between(asked_at_ticks, ticks_now())) * scale_.seconds_per_tick() * 1e9;
   const std::uint64_t now = now_ns();

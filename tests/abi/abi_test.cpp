@@ -469,7 +469,7 @@ TEST_CASE("a group is started whole or not at all") {
   refused(2, "operation 1 of the group differs from the first");
   second.reduce_op = HVD_SUM;
   second.dtype = 99;
-  refused(2, "operation 1 of the group: hvd_op: dtype is 99");
+  refused(2, "operation 1 of the group: 'y': dtype is 99");
   second.dtype = HVD_FLOAT32;
   second.name = "x";
   refused(2, "currently being processed: 'x'");
