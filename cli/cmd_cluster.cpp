@@ -72,10 +72,13 @@ Json json_of(const ClusterRecord& record) {
                  {"unusableNodeCount", count_of(counts, ClusterNodeState::kUnusable)}}}};
   json["nodes"] = Json::array();
   for (const NodeRecord& node : record.nodes) {
+    const bool is_unusable = !node.is_in_service && !node.is_drained;
     json["nodes"].push_back({{"nodeId", node.host.name},
                              {"slots", node.host.slots},
                              {"state", node_state_name(node.state)},
                              {"drained", node.is_drained},
+                             {"unusableUntil", is_unusable ? Json(utc_text(node.health.unusable_until_ms)) : Json()},
+                             {"error", is_unusable ? Json(node.health.why) : Json()},
                              {"job", node.job == 0 ? Json() : Json(node.job)}});
   }
   json["definition"] = Json::parse(cluster_text(record.cluster), nullptr, false);
@@ -83,6 +86,16 @@ Json json_of(const ClusterRecord& record) {
 }
 
 }  // namespace
+
+std::vector<std::string> unusable_lines(const ClusterRecord& cluster) {
+  std::vector<std::string> lines;
+  for (const NodeRecord& node : cluster.nodes) {
+    if (!node.is_in_service && !node.is_drained) {
+      lines.push_back(node.health.why + "; no job gets it before " + utc_text(node.health.unusable_until_ms));
+    }
+  }
+  return lines;
+}
 
 Result<int> add_cluster(ServicePlace& place, const ServiceOptions& options) {
   const int ways =
@@ -115,6 +128,9 @@ Result<int> show_cluster(ServicePlace& place, const ServiceOptions& options) {
     return print_json(json_of(record).dump(2, ' ', false, Json::error_handler_t::replace), options.field);
   }
   std::cout << table_of({record});
+  for (const std::string& line : unusable_lines(record)) {
+    std::cout << line << "\n";
+  }
   return 0;
 }
 

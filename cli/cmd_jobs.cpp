@@ -105,7 +105,7 @@ Result<std::string> describe_waiting(ServicePlace& place, const JobRecord& job) 
     return static_cast<int>(std::count_if(cluster.nodes.begin(), cluster.nodes.end(), is_it));
   };
   const int idle = count([](const NodeRecord& node) { return node.state == ClusterNodeState::kIdle; });
-  const int in_service = count([](const NodeRecord& node) { return !node.is_drained; });
+  const int in_service = count([](const NodeRecord& node) { return node.is_in_service; });
   const int needed = job.max_nodes > 0 ? job.min_nodes : job.node_count;
   std::string text = "it waits for " + counted(static_cast<std::size_t>(needed), "node") + " of cluster " +
                      job.cluster + ": " + std::to_string(idle) + " of " + std::to_string(cluster.nodes.size()) +
@@ -115,6 +115,9 @@ Result<std::string> describe_waiting(ServicePlace& place, const JobRecord& job) 
             job.cluster + " takes the others back";
   } else if (idle >= needed) {
     text += ", and jobs that come first are taking theirs";
+  }
+  for (const std::string& line : unusable_lines(cluster)) {
+    text += "\n" + line;
   }
   return text;
 }
@@ -218,7 +221,7 @@ Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
   auto state = ExecutionState::kQueued;
   std::cerr << "hvdrun: job " << begun.name << " was submitted at " << utc_text(begun.created_ms) << "\n";
-  const auto tell = [&state](const JobRecord& job) -> Result<void> {
+  const auto tell = [&](const JobRecord& job) -> Result<void> {
     if (job.state != state) {
       state = job.state;
       std::cerr << "hvdrun: job " << job.name << " " << change_of(job) << " at " << utc_text(job.changed_ms) << "\n";
@@ -226,6 +229,10 @@ Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
         std::cerr << "hvdrun:   " << job.error.message << "\n";
         const std::string end = last_line(job.error.details);
         std::cerr << end << (end.empty() ? "" : "\n");
+      }
+      if (job.state == ExecutionState::kQueued) {  // again
+        HVD_TRY_ASSIGN(const std::string why, describe_waiting(place, job));
+        std::cerr << "hvdrun:   " << why << "\n";
       }
     }
     return {};

@@ -97,6 +97,13 @@ class SupervisedJob final : public FileJobObserver {
     static_cast<void>(place_.store.set_addresses(record_.id, nodes));
   }
 
+  void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) override { unreached_ = hosts; }
+
+  // Returns the hosts that could not be reached, before any rank was started.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> unreached() const {
+    return phase_ == Phase::kStarted ? std::vector<std::pair<std::string, std::string>>() : unreached_;
+  }
+
   std::unique_ptr<HostSource> host_source(EventLoop& loop) override {
     if (record_.max_nodes == 0) {
       return nullptr;
@@ -199,10 +206,13 @@ class SupervisedJob final : public FileJobObserver {
     if (status == kSetUpFailed && phase_ != Phase::kStarted) {
       return failed(status, "JobSetUpFailed", "A node could not be set up for the job");
     }
-    if (status == exit_code::kUnreachable) {
+    if (status == exit_code::kUnreachable && !unreached_.empty()) {
+      const std::string& host = unreached_.front().first;
       return failed(status, "JobLaunchFailed",
-                    "A node could not be reached; hvdrun cluster drain " + record_.cluster +
-                        " NODE keeps it from the jobs that wait");
+                    "A node could not be reached: " + host + "; hvdrun check -H " + host +
+                        " says more, and hvdrun "
+                        "cluster drain " +
+                        record_.cluster + " " + host + " keeps it from the jobs that wait");
     }
     if (status >= exit_code::kUsage && status <= exit_code::kDefect) {
       return failed(status, "JobLaunchFailed", "The job could not be started, or its nodes were lost");
@@ -218,27 +228,49 @@ class SupervisedJob final : public FileJobObserver {
   JobRecord record_;
   CliOptions options_;
   HostList cluster_hosts_;
+  std::vector<std::pair<std::string, std::string>> unreached_;
   Phase phase_ = Phase::kClaimed;
 };
 
-// Blocks signals, so that a stop between two steps of the job is seen by the next step.
-void hold_signals() {
+// SIG_BLOCK: holds signals back, so that a stop between two steps of the job is seen by the next step. SIG_UNBLOCK: no
+// longer.
+void hold_signals(int how) {
   sigset_t set;
   sigemptyset(&set);
   for (const int signo : {SIGINT, SIGTERM, SIGHUP}) {
     sigaddset(&set, signo);
   }
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  ::sigprocmask(how, &set, nullptr);
 }
 
-Result<void> write_end(ServicePlace& place, std::int64_t id, const RecordedEnd& end) {
+// Runs the job once, on the nodes that it has. Returns whether it waits again, as where a node could not be reached.
+Result<bool> run_once(ServicePlace& place, JobRecord record) {
+  const std::int64_t id = record.id;
+  hold_signals(SIG_BLOCK);
+  place.dir.wake();
+  SupervisedJob job(place, std::move(record));
+  const RecordedEnd end = job.run();
   const Deadline deadline = Deadline::after(kTimeToWriteEnd);
+  bool has_put_back = false;
   for (;;) {
-    auto done = place.store.end(id, end);
-    if (done.ok() || deadline.has_passed()) {
-      return done;
+    Result<bool> waits(false);
+    if (!has_put_back && !job.unreached().empty()) {
+      waits = place.store.put_back(id, job.unreached());
+      has_put_back = waits.ok();
     }
-    std::cerr << "hvdrun: cannot write how the job ended, trying again: " << done.error().message() << "\n";
+    if (waits.ok() && !waits.value()) {
+      const auto ended = place.store.end(id, end);
+      waits = ended.ok() ? Result<bool>(false) : Result<bool>(ended.error());
+    }
+    if (waits.ok() || deadline.has_passed()) {
+      if (waits.ok() && waits.value()) {
+        std::cerr << "hvdrun: the job waits again\n";
+        static_cast<void>(::chdir("/") == 0);  // as at first: the job's own directory may go away meanwhile
+        hold_signals(SIG_UNBLOCK);
+      }
+      return waits;
+    }
+    std::cerr << "hvdrun: cannot write how the job ended, trying again: " << waits.error().message() << "\n";
     std::this_thread::sleep_for(kBetweenTries);
   }
 }
@@ -250,25 +282,21 @@ Result<int> supervise(const ServiceOptions& options) {
   HVD_TRY_ASSIGN(const Fd lock, take_standard_input());
   HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open_at(options.state_root));
   HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.id));
-  auto waited = wait_for_turn(place.dir, place.store, options.id);
-  if (!waited.ok()) {
-    std::this_thread::sleep_for(kBetweenTries);  // limits how fast failing supervisors follow each other
-    return waited.error();
-  }
-  std::optional<JobRecord> turn = std::move(waited).value();
-  Result<void> ended;
-  if (turn) {
-    hold_signals();
+  Result<bool> waits(true);
+  while (waits.ok() && waits.value()) {
+    auto turn = wait_for_turn(place.dir, place.store, options.id);
+    if (!turn.ok()) {
+      std::this_thread::sleep_for(kBetweenTries);  // limits how fast failing supervisors follow each other
+      return turn.error();
+    }
+    waits = turn.value() ? run_once(place, std::move(*turn.value())) : Result<bool>(false);
     place.dir.wake();
-    const RecordedEnd end = SupervisedJob(place, std::move(*turn)).run();
-    ended = write_end(place, options.id, end);
   }
-  if (ended.ok()) {
+  if (waits.ok()) {
     forget_start(place.dir, job.uuid);
   }
-  place.dir.wake();
   HVD_TRY(recover(place.dir, place.store));
-  return ended.ok() ? Result<int>(0) : Result<int>(ended.error());
+  return waits.ok() ? Result<int>(0) : Result<int>(waits.error());
 }
 
 }  // namespace hvd::cli

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "cli/options/service_options.h"
 #include "cli/service_place.h"
@@ -14,6 +16,9 @@ Result<int> show_cluster(ServicePlace& place, const ServiceOptions& options);
 Result<int> list_clusters(ServicePlace& place, const ServiceOptions& options);
 Result<int> drain_cluster(ServicePlace& place, const ServiceOptions& options);
 Result<int> remove_cluster(ServicePlace& place, const ServiceOptions& options);
+
+// Returns a line for each node that no job gets for a while, because it could not be reached.
+std::vector<std::string> unusable_lines(const launch::ClusterRecord& cluster);
 
 Result<int> list_jobs(ServicePlace& place, const ServiceOptions& options);
 Result<int> show_job(ServicePlace& place, const ServiceOptions& options);

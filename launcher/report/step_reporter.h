@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/placement/placement.h"
@@ -31,6 +32,9 @@ class StepMemory {
   // A node that was given back while the others go on may be gone by the next step.
   void note_left(int node) { left_.insert(node); }
   [[nodiscard]] bool has_left(int node) const { return left_.contains(node); }
+  // These hosts could not be reached, each for its reason.
+  void note_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) { unreached_ = hosts; }
+  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unreached() const { return unreached_; }
   // A node has joined, whose number follows those that are known.
   void add_node(const std::string& file) { files_.push_back(file); }
   // Returns false when another step has reported the same.
@@ -45,6 +49,7 @@ class StepMemory {
   bool has_told_ = false;
   std::set<int> lost_;
   std::set<int> left_;
+  std::vector<std::pair<std::string, std::string>> unreached_;
   std::set<std::string> said_;
 };
 

@@ -39,6 +39,12 @@ constexpr const char* kFromSchema1 =
     "ALTER TABLE job ADD COLUMN max_nodes INTEGER NOT NULL DEFAULT 0;"
     "PRAGMA user_version = 2;";
 
+// What jobs have found out about nodes. Older programs, which know schema 2, leave this table alone.
+constexpr const char* kHealthTable =
+    "CREATE TABLE IF NOT EXISTS node_health(cluster TEXT NOT NULL REFERENCES cluster(name) ON DELETE CASCADE,"
+    " name TEXT NOT NULL, was_reached INTEGER NOT NULL, failures INTEGER NOT NULL, unusable_until_ms INTEGER NOT NULL,"
+    " why TEXT NOT NULL, PRIMARY KEY(cluster, name));";
+
 ClusterNodeState state_of_node(const NodeRecord& node, bool is_started, std::int64_t now_ms) {
   if (node.job != 0) {
     return is_started ? ClusterNodeState::kRunning : ClusterNodeState::kPreparing;
@@ -46,7 +52,7 @@ ClusterNodeState state_of_node(const NodeRecord& node, bool is_started, std::int
   if (is_leaving(node.leaving_until_ms, now_ms)) {
     return ClusterNodeState::kLeaving;
   }
-  return node.is_drained ? ClusterNodeState::kUnusable : ClusterNodeState::kIdle;
+  return node.is_in_service ? ClusterNodeState::kIdle : ClusterNodeState::kUnusable;
 }
 
 Error no_cluster(const std::string& name, const std::vector<std::string>& all) {
@@ -97,6 +103,7 @@ Result<void> JobStore::prepare(const StateDir& dir) {
   }
   // Older programs, which know schema 1, leave this table alone.
   HVD_TRY(database_.run(engine_job_table()));
+  HVD_TRY(database_.run(kHealthTable));
   if (version != kSchemaVersion) {
     return Error(Code::kInvalid, "the jobs' records (" + dir.database() + ") have schema " + std::to_string(version) +
                                      ", which a newer hvdrun has made; this one knows schema " +
@@ -139,9 +146,11 @@ Result<void> JobStore::add_cluster(const Cluster& cluster) {
 
 Result<std::vector<NodeRecord>> JobStore::nodes_of(const std::string& cluster) {
   HVD_TRY_ASSIGN(const auto rows,
-                 database_.query("SELECT node.name, drained, node.job, leaving_until_ms, job.phase FROM node"
-                                 " LEFT JOIN job ON job.id = node.job WHERE node.cluster = ?"
-                                 " ORDER BY place",
+                 database_.query("SELECT node.name, drained, node.job, leaving_until_ms, job.phase, was_reached,"
+                                 " failures, unusable_until_ms, why FROM node"
+                                 " LEFT JOIN job ON job.id = node.job"
+                                 " LEFT JOIN node_health ON node_health.cluster = node.cluster AND"
+                                 " node_health.name = node.name WHERE node.cluster = ? ORDER BY place",
                                  {cluster}));
   std::vector<NodeRecord> nodes;
   for (const SqlRow& row : rows) {
@@ -150,6 +159,8 @@ Result<std::vector<NodeRecord>> JobStore::nodes_of(const std::string& cluster) {
     node.is_drained = row.integer(1) != 0;
     node.job = row.integer(2);
     node.leaving_until_ms = row.integer(3);
+    node.health = {row.integer(5) != 0, static_cast<int>(row.integer(6)), row.integer(7), row.text(8)};
+    node.is_in_service = !node.is_drained && !is_unusable(node.health, now_());
     node.state = state_of_node(node, row.integer(4) == static_cast<std::int64_t>(Phase::kStarted), now_());
     nodes.push_back(std::move(node));
   }
@@ -204,8 +215,10 @@ Result<void> JobStore::remove_cluster(const std::string& name) {
 Result<void> JobStore::set_drained(const std::string& cluster, const std::vector<std::string>& nodes, bool drained) {
   return database_.in_transaction([&]() -> Result<void> {
     const auto flag = static_cast<std::int64_t>(drained);
+    constexpr const char* kForget = "UPDATE node_health SET failures = 0, unusable_until_ms = 0 WHERE cluster = ?";
     if (nodes.empty()) {
       HVD_TRY(database_.change("UPDATE node SET drained = ? WHERE cluster = ?", {flag, cluster}));
+      HVD_TRY(drained ? Result<int>(0) : database_.change(kForget, {cluster}));
     }
     for (const std::string& node : nodes) {
       HVD_TRY_ASSIGN(const int done, database_.change("UPDATE node SET drained = ? WHERE cluster = ? AND name = ?",
@@ -213,6 +226,7 @@ Result<void> JobStore::set_drained(const std::string& cluster, const std::vector
       if (done == 0) {
         return Error(Code::kNotFound, "the cluster '" + cluster + "' has no node '" + shown_text(node) + "'");
       }
+      HVD_TRY(drained ? Result<int>(0) : database_.change(std::string(kForget) + " AND name = ?", {cluster, node}));
     }
     return {};
   });

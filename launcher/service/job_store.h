@@ -9,11 +9,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/service/cluster.h"
 #include "launcher/service/database.h"
 #include "launcher/service/job_record.h"
+#include "launcher/service/node_health.h"
 #include "launcher/service/scheduler.h"
 #include "launcher/service/state_dir.h"
 
@@ -27,6 +29,8 @@ struct NodeRecord {
   bool is_drained = false;
   std::int64_t job = 0;               // the job that has it; 0: none
   std::int64_t leaving_until_ms = 0;  // how long processes left by a dead supervisor may take to notice
+  NodeHealth health;
+  bool is_in_service = true;  // neither drained, nor unusable because it could not be reached
   ClusterNodeState state = ClusterNodeState::kIdle;
 };
 
@@ -65,7 +69,8 @@ class JobStore {
   Result<ClusterRecord> cluster(const std::string& name);
   // Fails while jobs wait for the cluster or run on it.
   Result<void> remove_cluster(const std::string& name);
-  // Drains these nodes of the cluster (empty: all), so that no further job gets them, or resumes them.
+  // Drains these nodes of the cluster (empty: all), so that no further job gets them, or resumes them, also those that
+  // could not be reached.
   Result<void> set_drained(const std::string& cluster, const std::vector<std::string>& nodes, bool drained);
 
   // Sets id and times. A name that is taken is refused; where `is_named` is false a number is added to it instead.
@@ -92,15 +97,19 @@ class JobStore {
   Result<std::vector<NodeRecord>> nodes_of_job(std::int64_t id);
   // Takes a drained node from a job that does not use it any more. `is_lost`: its agent may still be ending there.
   Result<void> give_back(std::int64_t id, const std::string& node, bool is_lost);
-  // Returns when the next leaving node of the cluster becomes idle; 0: none is leaving.
+  // Returns when the next node of the cluster that is leaving, or could not be reached, becomes idle; 0: there is none.
   Result<std::int64_t> next_idle_ms(const std::string& cluster);
 
   // Called by the supervisor of a job that has its nodes.
   Result<void> set_phase(std::int64_t id, Phase phase);
   Result<void> set_leaving_time(std::int64_t id, std::int64_t leave_ms, bool is_local);
   Result<void> set_output(std::int64_t id, const std::string& directory, const std::vector<std::string>& rank_files);
-  // Records the addresses of nodes that the job has.
+  // Records the addresses of nodes that the job has, and so has reached.
   Result<void> set_addresses(std::int64_t id, const std::vector<JobNode>& known);
+  // Called when the job could not reach these nodes, each for its reason, before any rank was started: no job gets them
+  // for a while. Returns whether the job waits again, with its other nodes idle. It does not if no job has ever reached
+  // one of them, after too many attempts, or if a user has stopped it; the caller ends it then.
+  Result<bool> put_back(std::int64_t id, const std::vector<std::pair<std::string, std::string>>& unreached);
   // Ends the job and makes its nodes idle again. A terminating job has failed because it was stopped, whatever `end`
   // says.
   Result<void> end(std::int64_t id, const RecordedEnd& end);
@@ -122,7 +131,6 @@ class JobStore {
   Result<std::vector<NodeRecord>> nodes_of(const std::string& cluster);
   Result<void> free_nodes(std::int64_t id, std::int64_t leaving_until_ms);
   Result<void> write_end(std::int64_t id, const RecordedEnd& end);
-  Result<bool> is_name_taken(const std::string& name);
 
   Database database_;
   Now now_;

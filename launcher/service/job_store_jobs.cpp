@@ -66,6 +66,31 @@ Error no_job(const std::string& reference) {
                "there is no job '" + shown_text(reference) + "'; hvdrun ps --all shows those that there are");
 }
 
+Result<bool> is_name_taken(Database& database, const std::string& name) {
+  HVD_TRY_ASSIGN(
+      const auto rows,
+      database.query("SELECT 1 FROM job WHERE name = ? UNION SELECT 1 FROM engine_job WHERE name = ?", {name, name}));
+  return !rows.empty();
+}
+
+Result<void> set_health(Database& database, const std::string& cluster, const std::string& node,
+                        const NodeHealth& health) {
+  HVD_TRY(
+      database.change("INSERT OR REPLACE INTO node_health(cluster, name, was_reached, failures, unusable_until_ms, why)"
+                      " VALUES(?, ?, ?, ?, ?, ?)",
+                      {cluster, node, static_cast<std::int64_t>(health.was_reached), sql_number(health.failures),
+                       health.unusable_until_ms, health.why}));
+  return {};
+}
+
+Result<void> queue_again(Database& database, std::int64_t id, std::int64_t now_ms) {
+  HVD_TRY(database.change(
+      "UPDATE job SET state = 'queued', phase = 0, changed_ms = ?, started_ms = 0, pid = 0, nodes = '[]'"
+      " WHERE id = ?",
+      {now_ms, id}));
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<JobRecord>> JobStore::select_jobs(const std::string& rest, const std::vector<SqlValue>& arguments) {
@@ -76,17 +101,10 @@ Result<std::vector<JobRecord>> JobStore::select_jobs(const std::string& rest, co
   return jobs;
 }
 
-Result<bool> JobStore::is_name_taken(const std::string& name) {
-  HVD_TRY_ASSIGN(
-      const auto rows,
-      database_.query("SELECT 1 FROM job WHERE name = ? UNION SELECT 1 FROM engine_job WHERE name = ?", {name, name}));
-  return !rows.empty();
-}
-
 Result<JobRecord> JobStore::add_job(JobRecord job, bool is_named) {
   return database_.in_transaction([&]() -> Result<JobRecord> {
     const std::string wanted = job.name;
-    HVD_TRY_ASSIGN(bool is_taken, is_name_taken(wanted));
+    HVD_TRY_ASSIGN(bool is_taken, is_name_taken(database_, wanted));
     if (is_taken && is_named) {
       return Error(Code::kInvalid, "there is a job '" + wanted +
                                        "' already; give another --name, or remove it first: hvdrun rm " + wanted);
@@ -100,7 +118,7 @@ Result<JobRecord> JobStore::add_job(JobRecord job, bool is_named) {
       }
       const std::string tail = "-" + std::to_string(number);
       job.name = wanted.substr(0, kMostName - tail.size()) + tail;
-      HVD_TRY_ASSIGN(is_taken, is_name_taken(job.name));
+      HVD_TRY_ASSIGN(is_taken, is_name_taken(database_, job.name));
     }
     if (const auto at = job.segment.find("/jobs/" + wanted + "/"); at != std::string::npos) {
       job.segment.replace(at + 6, wanted.size(), job.name);
@@ -200,7 +218,7 @@ Result<std::vector<std::string>> JobStore::plan_for(const JobRecord& own) {
   std::vector<ScheduledNode> places;
   places.reserve(nodes.size());
   for (const NodeRecord& node : nodes) {
-    places.push_back({node.job == 0 && !is_leaving(node.leaving_until_ms, now_()), !node.is_drained});
+    places.push_back({node.job == 0 && !is_leaving(node.leaving_until_ms, now_()), node.is_in_service});
   }
   for (const Start& start : plan_starts(std::move(jobs), places, std::move(growing))) {
     for (const int place : start.nodes) {
@@ -289,11 +307,18 @@ Result<std::optional<JobRecord>> JobStore::claim(std::int64_t id, const Claimant
 }
 
 Result<std::int64_t> JobStore::next_idle_ms(const std::string& cluster) {
-  HVD_TRY_ASSIGN(const auto rows,
-                 database_.query("SELECT min(leaving_until_ms) FROM node WHERE cluster = ? AND job IS NULL AND"
-                                 " leaving_until_ms > ? AND leaving_until_ms <= ?",
-                                 {cluster, now_(), now_() + kLongestLeavingMs}));
-  return rows.empty() ? 0 : rows.front().integer(0);
+  HVD_TRY_ASSIGN(const auto nodes, nodes_of(cluster));
+  const std::int64_t now = now_();
+  std::int64_t next = 0;
+  for (const NodeRecord& node : nodes) {
+    const std::int64_t leaving = is_leaving(node.leaving_until_ms, now) ? node.leaving_until_ms : 0;
+    const std::int64_t unusable = is_unusable(node.health, now) ? node.health.unusable_until_ms : 0;
+    const std::int64_t idle = std::max(leaving, unusable);
+    if (node.job == 0 && idle > 0 && (next == 0 || idle < next)) {
+      next = idle;
+    }
+  }
+  return next;
 }
 
 Result<void> JobStore::set_phase(std::int64_t id, Phase phase) {
@@ -319,7 +344,10 @@ Result<void> JobStore::set_addresses(std::int64_t id, const std::vector<JobNode>
     HVD_TRY_ASSIGN(JobRecord own, job(id));
     for (JobNode& node : own.nodes) {
       for (const JobNode& other : known) {
-        node.address = other.name == node.name && !other.address.empty() ? other.address : node.address;
+        if (other.name == node.name && !other.address.empty()) {
+          node.address = other.address;
+          HVD_TRY(set_health(database_, own.cluster, node.name, after_success()));
+        }
       }
     }
     HVD_TRY(database_.change("UPDATE job SET nodes = ? WHERE id = ?", {nodes_text(own.nodes), id}));
@@ -411,11 +439,29 @@ Result<void> JobStore::bury(std::int64_t id, const std::string& boot) {
            exit_code::kSupervisorLost,
            {kLostError, who + " each of " + std::to_string(own.attempts) + " times before a rank was started", ""}});
     }
-    HVD_TRY(database_.change(
-        "UPDATE job SET state = 'queued', phase = 0, changed_ms = ?, started_ms = 0, pid = 0, nodes = '[]'"
-        " WHERE id = ?",
-        {now_(), id}));
-    return {};
+    return queue_again(database_, id, now_());
+  });
+}
+
+Result<bool> JobStore::put_back(std::int64_t id, const std::vector<std::pair<std::string, std::string>>& unreached) {
+  return database_.in_transaction([&]() -> Result<bool> {
+    HVD_TRY_ASSIGN(const JobRecord own, job(id));
+    HVD_TRY_ASSIGN(const std::vector<NodeRecord> nodes, nodes_of(own.cluster));
+    bool waits_again = own.state == ExecutionState::kRunning && own.attempts < kMostAttempts && !unreached.empty();
+    for (const auto& [name, why] : unreached) {
+      const std::string& host = name;
+      const auto node =
+          std::find_if(nodes.begin(), nodes.end(), [&host](const NodeRecord& n) { return n.host.name == host; });
+      waits_again = waits_again && node != nodes.end() && node->health.was_reached;
+      if (node != nodes.end()) {
+        HVD_TRY(set_health(database_, own.cluster, name, after_failure(node->health, why, now_())));
+      }
+    }
+    if (waits_again) {
+      HVD_TRY(free_nodes(id, 0));
+      HVD_TRY(queue_again(database_, id, now_()));
+    }
+    return waits_again;
   });
 }
 

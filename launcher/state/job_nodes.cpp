@@ -131,7 +131,10 @@ JobActions JobNodes::start_if_open() {
   for (const auto& [node, why] : unopened_) {
     const HostSpec& host = job_.plan(node).host;
     hosts.emplace_back(host.name, why.message());
-    cause.exit_code = is_here(host) ? cause.exit_code : exit_code::kUnreachable;
+    if (!is_here(host)) {
+      cause.hosts.push_back(hosts.back());
+      cause.exit_code = exit_code::kUnreachable;
+    }
   }
   cause.lines = unopened_lines(hosts);
   job_.cause = std::move(cause);

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 
 import pytest
 from hvdrun import HVDRUN, ROOT, without_copies
@@ -110,6 +111,47 @@ def test_hosts_whose_supervisor_was_killed_are_given_to_another_job_when_its_ran
     assert lab4.run(HVDRUN, "wait", "second").returncode == 0
     assert ok("logs", "second") == "0\n0\n"
     assert lab4.wait_for_no_processes(*NODES) == []
+    ok("cluster", "remove", "pair")
+
+
+def test_a_host_that_is_gone_is_left_out_and_the_jobs_that_had_it_wait(lab4, share):
+    cluster = share / "cluster.json"
+    cluster.write_text(json.dumps({"hosts": NODES[:2], "defaults": {"startTimeout": 2, "reconnectTimeout": 4, "grace": 1}}))
+    pair, single = share / "pair.yaml", share / "single.yaml"
+    pair.write_text("nodeCount: 2\ncommand: hostname\n")
+    single.write_text("nodeCount: 1\ncommand: hostname\n")
+
+    def ok(*arguments):
+        done = lab4.run(HVDRUN, *arguments)
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return done.stdout
+
+    def says(*arguments):
+        return lambda: "node2: no answer from" in (text := ok(*arguments)) and text
+
+    ok("cluster", "add", "pair", "-f", cluster)
+    ok("submit", "-f", pair, "--name", "before")
+    assert lab4.run(HVDRUN, "wait", "before").returncode == 0
+    lab4.cut("node2")
+    ok("submit", "-f", pair, "--name", "both")
+    waiting = wait_until(says("show", "both"), "it waits again")
+    assert re.search(r"it waits for 2 nodes of cluster pair: 1 of 2 are idle, and no more than 1 are in service.*\n"
+                     r"node2: no answer .*; no job gets it before \d{4}-\d\d-\d\dT[\d:+]+\n", waiting), waiting
+    assert says("cluster", "show", "pair")()
+    ok("submit", "-f", single, "--name", "one")
+    assert lab4.run(HVDRUN, "wait", "one").returncode == 0
+    assert ok("logs", "one") == "node1\n"
+    assert ok("show", "both", "--field", "executionState") == "queued\n"
+    ok("cluster", "resume", "pair", "node2")  # the user takes it for repaired, and is wrong
+    stream = lab4.popen(HVDRUN, "wait", "both", stderr=subprocess.PIPE)
+    told = wait_until(says("show", "both"), "it waits once more")
+    assert "no more than 1" in told
+    lab4.heal()
+    ok("cluster", "resume", "pair", "node2")
+    _, words = stream.communicate(timeout=PATIENCE)
+    assert stream.returncode == 0, words
+    assert re.search(r"job both began to run at .*\n.*job both was queued at .*\n.*it waits for 2 nodes", words), words
+    assert sorted(ok("logs", "both").split()) == ["node1", "node2"]
     ok("cluster", "remove", "pair")
 
 

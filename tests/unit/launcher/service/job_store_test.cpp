@@ -253,6 +253,97 @@ TEST_CASE("a drained node is unusable once it is idle") {
   CHECK(records.states() == std::vector<S>{S::kUnusable, S::kIdle});
 }
 
+TEST_CASE("a job that could not reach a node waits again, and others get the nodes that are left") {
+  Records records;
+  records.add_cluster("a,b");
+  const auto pair = records.add("pair", 2);
+  const auto single = records.add("single");
+  const auto run = [&records](const JobRecord& job) {
+    return records.store.claim(job.id, kSomebody).value().has_value();
+  };
+  const auto put_back = [&records](const JobRecord& job) {
+    return records.store.put_back(job.id, {{"b", "b: no answer"}}).value();
+  };
+  REQUIRE(run(pair));
+  REQUIRE(records.store.set_addresses(pair.id, {{"a", "10.0.0.1"}, {"b", "10.0.0.2"}}).ok());
+  REQUIRE(put_back(pair));
+  CHECK(records.store.job(pair.id).value().state == ExecutionState::kQueued);
+  CHECK(records.states() == std::vector<S>{S::kIdle, S::kUnusable});
+  CHECK(records.store.cluster("lab").value().nodes[1].health.why == "b: no answer");
+  CHECK(records.store.next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
+
+  // The pair needs more nodes than are in service, so that it is passed over.
+  CHECK_FALSE(run(pair));
+  CHECK(run(single));
+  REQUIRE(records.store.end(single.id, {ExecutionState::kSucceeded, 0, 0, {}}).ok());
+
+  SUBCASE("until it is tried again, each time later") {
+    records.now += kFirstUnusableMs;
+    REQUIRE(run(pair));
+    REQUIRE(put_back(pair));
+    CHECK(records.store.next_idle_ms("lab").value() == records.now + 2 * kFirstUnusableMs);
+  }
+  SUBCASE("until the user says that it is back") {
+    REQUIRE(records.store.set_drained("lab", {"b"}, false).ok());
+    CHECK(records.states() == std::vector<S>{S::kIdle, S::kIdle});
+    REQUIRE(run(pair));
+    REQUIRE(put_back(pair));
+    CHECK(records.store.next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
+    REQUIRE(records.store.set_drained("lab", {}, false).ok());
+    CHECK(records.states() == std::vector<S>{S::kIdle, S::kIdle});
+  }
+  SUBCASE("a job that reaches it ends its time, and the next failure counts as the first") {
+    records.now += kFirstUnusableMs;
+    REQUIRE(run(pair));
+    REQUIRE(records.store.set_addresses(pair.id, {{"b", "10.0.0.2"}}).ok());
+    CHECK(records.store.cluster("lab").value().nodes[1].health == after_success());
+    REQUIRE(put_back(pair));
+    CHECK(records.store.next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
+  }
+  SUBCASE("a drained node stays unusable when its time is over") {
+    REQUIRE(records.store.set_drained("lab", {"b"}, true).ok());
+    records.now += kFirstUnusableMs;
+    CHECK(records.states() == std::vector<S>{S::kIdle, S::kUnusable});
+  }
+  SUBCASE("after too many attempts it does not wait any more") {
+    int attempts = 1;
+    do {
+      REQUIRE(++attempts < 100);
+      records.now += kLongestUnusableMs;
+      REQUIRE(run(pair));
+    } while (put_back(pair));
+    CHECK(attempts == 20);
+    CHECK(records.store.job(pair.id).value().state == ExecutionState::kRunning);  // whoever asked ends it
+  }
+  SUBCASE("a cluster that is removed takes what is known with it") {
+    REQUIRE(records.store.request_stop(pair.id).ok());
+    REQUIRE(records.store.remove_cluster("lab").ok());
+    records.add_cluster("a,b");
+    CHECK(records.states() == std::vector<S>{S::kIdle, S::kIdle});
+  }
+}
+
+TEST_CASE("a job does not wait for a node that no job has ever reached, nor when it was stopped") {
+  Records records;
+  records.add_cluster("a,typo");
+  const auto job = records.add("job", 2);
+  REQUIRE(records.store.claim(job.id, kSomebody).value().has_value());
+  SUBCASE("a wrong name") {
+    CHECK_FALSE(records.store.put_back(job.id, {{"typo", "typo: no such host"}}).value());
+  }
+  SUBCASE("a stop") {
+    REQUIRE(records.store.set_addresses(job.id, {{"a", "10.0.0.1"}}).ok());
+    REQUIRE(records.store.request_stop(job.id).ok());
+    CHECK_FALSE(records.store.put_back(job.id, {{"a", "a: no answer"}}).value());
+  }
+  SUBCASE("no node of the cluster") {
+    CHECK_FALSE(records.store.put_back(job.id, {{"another", "another: no answer"}}).value());
+  }
+  SUBCASE("nobody") {
+    CHECK_FALSE(records.store.put_back(job.id, {}).value());
+  }
+}
+
 TEST_CASE("hostile texts in records stay texts") {
   Records records;
   records.add_cluster("a");

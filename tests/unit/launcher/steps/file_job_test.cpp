@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -25,6 +26,7 @@ struct End {
   int code = 0;  // of rank 0
   int lost_node = -1;
   bool is_reached = true;  // false: no node is
+  int unreached = -1;      // this node does not answer
 };
 
 // Carries out steps that end as they are told, by the events that a runner would see. Steps for which nothing is told
@@ -50,7 +52,18 @@ struct Steps {
     JobState state(placement);
     const auto reporter = step.report_by(std::make_unique<test::Silence>(), placement);
     for (const NodePlan& node : placement.nodes) {
-      state.on(NodeReady{node.index});
+      if (node.index == end.unreached) {
+        state.on(NodeLost{node.index, Error(Code::kTimeout, node.host.name + ": no answer")});
+      } else {
+        state.on(NodeReady{node.index});
+      }
+    }
+    if (end.unreached >= 0) {
+      Failure failure;
+      failure.cause = *state.cause();
+      reporter->on(failure);
+      reporter->on(news::Ended{state, 1s});
+      return state.exit_code();
     }
     for (int rank = 0; rank < placement.size; ++rank) {
       state.on(RankStarted{rank, 100 + rank});
@@ -98,9 +111,11 @@ class Refusing final : public FileJobObserver {
   Result<void> on_preparing() override { return {}; }
   void on_nodes(const JobLayout& /*layout*/, const std::vector<JobNodeFacts>& facts) override { nodes = facts.size(); }
   Result<void> on_ranks() override { return Error(Code::kCancelled, "the user has stopped it"); }
+  void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) override { unreached = hosts; }
   std::unique_ptr<HostSource> host_source(EventLoop& /*loop*/) override { return nullptr; }
 
   std::size_t nodes = 0;
+  std::vector<std::pair<std::string, std::string>> unreached;
 };
 
 Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, Duration timeout = {}) {
@@ -134,6 +149,17 @@ TEST_CASE("a job file's job prepares its nodes, runs, and cleans up") {
   Steps steps;
   CHECK(run(steps).value() == 0);
   CHECK(steps.taken == "preparation on a,b; job on a; cleaning on a,b");
+}
+
+TEST_CASE("which hosts could not be reached is told, and why") {
+  Steps steps;
+  End end;
+  end.unreached = 1;
+  steps.ends.push_back(end);
+  Refusing observer;
+  CHECK(run(steps, &observer).value() == exit_code::kUnreachable);
+  REQUIRE(observer.unreached.size() == 1);
+  CHECK(observer.unreached.front() == std::pair<std::string, std::string>("b", "b: no answer"));
 }
 
 TEST_CASE("where preparation fails no process is started, and its nodes are cleaned up") {
