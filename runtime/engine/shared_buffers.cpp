@@ -5,11 +5,6 @@
 #include <cstring>
 
 namespace hvd {
-namespace {
-
-constexpr std::size_t kBufferUnit = 4096;  // a page
-
-}  // namespace
 
 // If this rank shares its node with no other, the buffer is ordinary memory.
 Result<void> SharedBuffers::add(PendingOp& op) {
@@ -18,7 +13,7 @@ Result<void> SharedBuffers::add(PendingOp& op) {
   buffer.size_bytes = static_cast<std::size_t>(op.what.shape.front());
   if (shm_ != nullptr && shm_->arena_bytes() > 0) {
     if (!arena_map_) {
-      arena_map_.emplace(shm_->arena_bytes(), kBufferUnit);
+      arena_map_.emplace(shm_->arena_bytes(), kPageBytes);
     }
     const auto offset = arena_map_->allocate(buffer.size_bytes);
     if (!offset) {

@@ -25,7 +25,6 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kPageBytes = 4096;
 constexpr std::uint32_t kSegmentMagic = 0x4D445648U;  // "HVDM"
 constexpr std::uint32_t kSegmentVersion = 4;
 constexpr int kMaxLocalRanks = 4096;

@@ -31,6 +31,15 @@
 
 namespace hvd {
 
+// A multiple of the page size of every Linux for this processor. On x86 that is 4 KiB; kernels for arm64 have pages of
+// 4, 16 or 64 KiB (those of RHEL 8, and those made for NVIDIA's Grace, have 64), and mmap refuses an offset between
+// pages.
+#if defined(__x86_64__) || defined(__i386__)
+inline constexpr std::size_t kPageBytes = 4096;
+#else
+inline constexpr std::size_t kPageBytes = 65536;
+#endif
+
 class ShmSegment {
  public:
   // Makes the memory; for the leader. Pages cost memory only once they are touched.

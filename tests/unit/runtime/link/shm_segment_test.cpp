@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -32,8 +33,8 @@ std::unique_ptr<ShmSegment> join_segment(const ShmSegment& leader, int local_ran
 TEST_CASE("what one rank writes to its slot another one sees, and slots do not overlap") {
   const auto leader = ShmSegment::create(3, 5000).value();
   const auto other = join_segment(*leader, 2);
-  CHECK(leader->slot_bytes() == 8192);  // whole pages
-  CHECK(other->slot_bytes() == 8192);
+  CHECK(leader->slot_bytes() == std::max<std::size_t>(kPageBytes, 8192));  // whole pages
+  CHECK(other->slot_bytes() == std::max<std::size_t>(kPageBytes, 8192));
   for (int rank = 0; rank < 3; ++rank) {
     std::memset(leader->slot(rank), rank + 1, leader->slot_bytes());
   }
@@ -120,6 +121,24 @@ TEST_CASE("a limit of files' sizes that is too low for the memory is named") {
   REQUIRE_FALSE(made.ok());
   CHECK(made.error().code() == Code::kResource);
   CHECK(made.error().message().find("ulimit -f") != std::string::npos);
+}
+
+TEST_CASE("all parts lie on pages of this machine, whatever their size") {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto is_on_page = [page](const std::uint8_t* at) { return reinterpret_cast<std::uintptr_t>(at) % page == 0; };
+  CHECK(kPageBytes % page == 0);
+  const auto leader = ShmSegment::create(3, 5000).value();
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(is_on_page(leader->slot(rank)));
+  }
+  CHECK(is_on_page(leader->rounds()));
+  REQUIRE(leader->arena_bytes() > 0);
+  REQUIRE(leader->reserve(kPageBytes, kPageBytes).ok());
+  CHECK(is_on_page(leader->arena(0)));
+  leader->arena(0)[kPageBytes] = 1;
+  leader->release(kPageBytes, kPageBytes);
+  REQUIRE(leader->reserve(kPageBytes, kPageBytes).ok());
+  CHECK(leader->arena(0)[kPageBytes] == 0);
 }
 
 TEST_CASE("memory that is not such a segment is refused") {
