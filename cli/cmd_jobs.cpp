@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -98,8 +99,8 @@ Result<void> add_engine_jobs(ServicePlace& place, bool wants_all, std::vector<Jo
   return {};
 }
 
-// Says what a waiting job waits for: its record does not know how busy its cluster is.
-Result<std::string> describe_waiting(ServicePlace& place, const JobRecord& job) {
+// Says in lines what a waiting job waits for: its record does not know how busy its cluster is.
+Result<std::vector<std::string>> describe_waiting(ServicePlace& place, const JobRecord& job) {
   HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(job.cluster));
   const auto count = [&cluster](auto&& is_it) {
     return static_cast<int>(std::count_if(cluster.nodes.begin(), cluster.nodes.end(), is_it));
@@ -116,10 +117,9 @@ Result<std::string> describe_waiting(ServicePlace& place, const JobRecord& job) 
   } else if (idle >= needed) {
     text += ", and jobs that come first are taking theirs";
   }
-  for (const std::string& line : unusable_lines(cluster)) {
-    text += "\n" + line;
-  }
-  return text;
+  std::vector<std::string> lines = unusable_lines(cluster);
+  lines.insert(lines.begin(), std::move(text));
+  return lines;
 }
 
 // Returns the last line of hvdrun's own words on the job, which names the first failure; empty: there are none.
@@ -207,8 +207,11 @@ Result<int> show_job(ServicePlace& place, const ServiceOptions& options) {
   }
   std::cout << table_of({job});
   if (job.state == ExecutionState::kQueued && job.engine_job.empty()) {
-    HVD_TRY_ASSIGN(const std::string why, describe_waiting(place, job));
-    std::cout << "\n" << why << "\n";
+    HVD_TRY_ASSIGN(const std::vector<std::string> lines, describe_waiting(place, job));
+    std::cout << "\n";
+    for (const std::string& line : lines) {
+      std::cout << line << "\n";
+    }
   }
   if (!job.error.code.empty()) {
     std::cout << "\n" << job.error.code << ": " << job.error.message << "\n" << job.error.details;
@@ -231,8 +234,10 @@ Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
         std::cerr << end << (end.empty() ? "" : "\n");
       }
       if (job.state == ExecutionState::kQueued) {  // again
-        HVD_TRY_ASSIGN(const std::string why, describe_waiting(place, job));
-        std::cerr << "hvdrun:   " << why << "\n";
+        HVD_TRY_ASSIGN(const std::vector<std::string> lines, describe_waiting(place, job));
+        for (const std::string& line : lines) {
+          std::cerr << "hvdrun:   " << line << "\n";
+        }
       }
     }
     return {};

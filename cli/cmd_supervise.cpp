@@ -209,10 +209,7 @@ class SupervisedJob final : public FileJobObserver {
     if (status == exit_code::kUnreachable && !unreached_.empty()) {
       const std::string& host = unreached_.front().first;
       return failed(status, "JobLaunchFailed",
-                    "A node could not be reached: " + host + "; hvdrun check -H " + host +
-                        " says more, and hvdrun "
-                        "cluster drain " +
-                        record_.cluster + " " + host + " keeps it from the jobs that wait");
+                    "A node could not be reached: " + host + "; hvdrun check -H " + host + " says more");
     }
     if (status >= exit_code::kUsage && status <= exit_code::kDefect) {
       return failed(status, "JobLaunchFailed", "The job could not be started, or its nodes were lost");
@@ -265,6 +262,7 @@ Result<bool> run_once(ServicePlace& place, JobRecord record) {
     if (waits.ok() || deadline.has_passed()) {
       if (waits.ok() && waits.value()) {
         std::cerr << "hvdrun: the job waits again\n";
+        place.dir.wake();                      // its other nodes are idle
         static_cast<void>(::chdir("/") == 0);  // as at first: the job's own directory may go away meanwhile
         hold_signals(SIG_UNBLOCK);
       }
@@ -290,11 +288,11 @@ Result<int> supervise(const ServiceOptions& options) {
       return turn.error();
     }
     waits = turn.value() ? run_once(place, std::move(*turn.value())) : Result<bool>(false);
-    place.dir.wake();
   }
   if (waits.ok()) {
     forget_start(place.dir, job.uuid);
   }
+  place.dir.wake();
   HVD_TRY(recover(place.dir, place.store));
   return waits.ok() ? Result<int>(0) : Result<int>(waits.error());
 }

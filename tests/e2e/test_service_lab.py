@@ -150,9 +150,19 @@ def test_a_host_that_is_gone_is_left_out_and_the_jobs_that_had_it_wait(lab4, sha
     ok("cluster", "resume", "pair", "node2")
     _, words = stream.communicate(timeout=PATIENCE)
     assert stream.returncode == 0, words
-    assert re.search(r"job both began to run at .*\n.*job both was queued at .*\n.*it waits for 2 nodes", words), words
+    assert re.search(r"job both began to run at .*\n.*job both was queued at .*\n.*it waits for 2 nodes.*\nhvdrun:   node2: no answer", words), words
     assert sorted(ok("logs", "both").split()) == ["node1", "node2"]
     ok("cluster", "remove", "pair")
+
+
+def test_a_job_does_not_wait_for_a_host_that_no_job_has_ever_reached(lab4):
+    added = lab4.run(HVDRUN, "cluster", "add", "typo", "-H", "node3,nodd4")
+    assert added.returncode == 0, added.stderr
+    (lab4.shared / "typo.yaml").write_text("nodeCount: 2\ncommand: 'true'\n")
+    assert lab4.run(HVDRUN, "submit", "-f", lab4.shared / "typo.yaml").returncode == 0
+    done = lab4.run(HVDRUN, "wait", "typo")
+    assert done.returncode == 241 and "A node could not be reached: nodd4; hvdrun check -H nodd4 says more" in done.stderr, done.stderr
+    lab4.run(HVDRUN, "cluster", "remove", "typo")
 
 
 def test_what_is_mounted_for_a_job_on_other_hosts_goes_with_the_processes_that_have_it(lab4, share):
