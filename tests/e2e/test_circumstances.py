@@ -18,7 +18,7 @@ import time
 
 import pytest
 
-from hvdrun import BIN, HVDRUN, LIBHVD, PYTHON, ROOT, env_with, hvdrun, processes_with, program, read_until, start, wait_until_gone
+from hvdrun import BIN, HVDRUN, LIBHVD, PYTHON, ROOT, env_with, hvdrun, old_kernel, processes_with, program, read_until, start, wait_until_gone
 from lab import wait_until
 from patience import PATIENCE
 from screen import Terminal
@@ -59,8 +59,8 @@ def test_no_wait_ends_early_or_late_where_the_time_of_day_jumps(jumping_clock, m
 @pytest.mark.parametrize("missing", [(424, 1000, "ENOSYS"), (434, 434, "EPERM")])
 def test_all_is_as_elsewhere_where_the_kernel_has_no_pidfds(missing, marker, tmp_path):
     def run(*arguments):
-        return subprocess.run([sys.executable, ROOT / "tests/support/old_kernel.py", *map(str, (*missing, HVDRUN, *arguments))],
-                              env=env_with(marker), cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+        return subprocess.run([*old_kernel(*missing), *map(str, (HVDRUN, *arguments))], env=env_with(marker), cwd=tmp_path,
+                              capture_output=True, text=True, timeout=PATIENCE)
 
     done = run("-np", 2, *PYTHON, program("idle.py"), LIBHVD, "1")
     assert done.returncode == 0 and len(re.findall(r"rank \d of 2 joined", done.stdout)) == 2, done.stderr

@@ -5,11 +5,10 @@ import os
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 
-from hvdrun import HVDRUN, wait_until_gone
+from hvdrun import HVDRUN, old_kernel, wait_until_gone
 from patience import PATIENCE
 from service import HOSTS, ROOT, Service, run_shell
 
@@ -160,7 +159,7 @@ def test_a_job_outlives_the_shell_that_submitted_it(service):
 
 def test_a_job_runs_and_is_stopped_where_the_kernel_has_no_pidfds(service):
     def ok(*arguments):
-        command = [sys.executable, ROOT / "tests/support/old_kernel.py", "424", "1000", "ENOSYS", HVDRUN, *arguments]
+        command = [*old_kernel(424, 1000, "ENOSYS"), HVDRUN, *arguments]
         done = subprocess.run(list(map(str, command)), env=service.env, cwd=service.path, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
 

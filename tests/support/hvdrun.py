@@ -29,6 +29,17 @@ def program(name):
     return str(PROGRAMS / name)
 
 
+def old_kernel(first, last, name):
+    """The words before a command that is to meet a kernel without these system calls; see old_kernel.py."""
+    import pytest
+
+    words = [sys.executable, str(ROOT / "tests/support/old_kernel.py"), str(first), str(last), name]
+    tried = subprocess.run([*words, "true"], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"system calls cannot be refused here: {tried.stderr.strip()}")
+    return words
+
+
 def without_progress(err):
     """hvdrun's standard error without what it tells of a start that takes it longer than 5 s, as on a busy machine it may."""
     return re.sub(r"^hvdrun: \d+(/\d+)? hosts? connected\b.*\n", "", err, flags=re.M)
