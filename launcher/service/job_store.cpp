@@ -39,7 +39,7 @@ constexpr const char* kFromSchema1 =
     "ALTER TABLE job ADD COLUMN max_nodes INTEGER NOT NULL DEFAULT 0;"
     "PRAGMA user_version = 2;";
 
-// What jobs have found out about nodes. Older programs, which know schema 2, leave this table alone.
+// This table holds what jobs have found out about nodes. Older programs, which know schema 2, leave it alone.
 constexpr const char* kHealthTable =
     "CREATE TABLE IF NOT EXISTS node_health(cluster TEXT NOT NULL REFERENCES cluster(name) ON DELETE CASCADE,"
     " name TEXT NOT NULL, was_reached INTEGER NOT NULL, failures INTEGER NOT NULL, unusable_until_ms INTEGER NOT NULL,"

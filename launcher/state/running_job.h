@@ -30,7 +30,7 @@ struct Cause {
   int rank = -1;       // the rank whose last lines belong to the report; -1: none
   std::string hint{};  // what the user can do about it while the job ends
   Kind kind = Kind::kOther;
-  // Of kUnreached: the hosts other than this machine, and why each could not be reached.
+  // A cause of kind kUnreached names the hosts here, but for this machine, and why each could not be reached.
   std::vector<std::pair<std::string, std::string>> hosts{};
 };
 

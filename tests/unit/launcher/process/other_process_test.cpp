@@ -34,7 +34,7 @@ pid_t start(std::vector<std::string> argv) {
 
 }  // namespace
 
-// With and without the kernel's pidfds.
+// Each case runs with the kernel's pidfds and without them.
 TEST_CASE("the end of a child is told, and once more to who looks later") {
   for (const auto& open : {open_process, open_process_by_thread}) {
     const pid_t pid = start({"sleep", "1000"});

@@ -65,10 +65,8 @@ TEST_CASE("a program that closes its output and lives on is waited for only as l
         "hello\n");
 }
 
-TEST_CASE("a program behind a closed directory is not called missing") {
-  if (::geteuid() != 0) {
-    return;  // who is not root cannot become another user, and root may enter all directories
-  }
+// Who is not root cannot become another user, and root may enter all directories.
+TEST_CASE("a program behind a closed directory is not called missing" * doctest::skip(::geteuid() != 0)) {
   const hvd::test::Folder folder;
   REQUIRE(::chmod(folder.path.c_str(), 0700) == 0);
   REQUIRE(::seteuid(65534) == 0);
