@@ -14,7 +14,7 @@ import torch
 from rank_side import raises, run_cases
 
 import horovod.torch as hvd
-from horovod.common import _lib
+from horovod.common import _lib, _wait
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import _allreduce, _broadcast, _host_groups, _plans
 
@@ -271,7 +271,17 @@ def case_names_that_never_come_again_are_forgotten():
 
 def calls_of(call):
     """Returns how many functions of Python, and how many of C that they name, a call of what has come before takes; the
-    fewest of some, since now and then a signal descriptor is set again."""
+    fewest of some."""
+    # The signal descriptor stays set: to set it again is a call more, and a slow machine does so each time.
+    kept, _wait._TRUST_S = _wait._TRUST_S, 3600.0
+    try:
+        return _count_calls(call)
+    finally:
+        _wait._TRUST_S = kept
+
+
+def _count_calls(call):
+    _wait._watcher.arm()
     for _ in range(3):
         call()
     counts = []

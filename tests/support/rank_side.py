@@ -24,8 +24,22 @@ def meet(barrier) -> None:
         time.sleep(0.01)
 
 
+def all_have_ended(case) -> bool:
+    """Whether every rank has reported this case within some seconds. If not, the others wait for one that has failed."""
+    folder = pathlib.Path(os.environ["HVD_TEST_REPORTS"])
+    reports = [folder / f"{rank}.json" for rank in range(int(os.environ.get("HVD_SIZE", "1")))]
+    for _ in range(100):
+        if all(path.exists() and case in json.loads(path.read_text()) for path in reports):
+            return True
+        time.sleep(0.1)
+    return False
+
+
 def run_cases(namespace, barrier) -> None:
-    """Runs the functions case_... in order, on all ranks together; reports {name: "ok" or the traceback}."""
+    """Runs the functions case_... in order, on all ranks together; reports {name: "ok" or the traceback}.
+
+    A rank that fails alone ends, so that the others are told and do not wait for it until the test's limit.
+    """
     outcomes = {}
     for name, function in list(namespace.items()):
         if name.startswith("case_"):
@@ -35,6 +49,8 @@ def run_cases(namespace, barrier) -> None:
             except Exception:
                 outcomes[name] = traceback.format_exc()
             report(outcomes)  # also when a later case ends the process
+            if outcomes[name] != "ok" and not all_have_ended(name):
+                raise SystemExit(f"{name} failed on this rank, and not on all:\n{outcomes[name]}")
             barrier()
 
 
