@@ -99,10 +99,8 @@ class SupervisedJob final : public FileJobObserver {
 
   void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) override { unreached_ = hosts; }
 
-  // Returns the hosts that could not be reached, before any rank was started.
-  [[nodiscard]] std::vector<std::pair<std::string, std::string>> unreached() const {
-    return phase_ == Phase::kStarted ? std::vector<std::pair<std::string, std::string>>() : unreached_;
-  }
+  // Returns the hosts that could not be reached before any process of the job began.
+  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unreached() const { return unreached_; }
 
   std::unique_ptr<HostSource> host_source(EventLoop& loop) override {
     if (record_.max_nodes == 0) {

@@ -87,6 +87,7 @@ Lines StepReporter::lines_of(const Note& note) {
 
 Lines StepReporter::lines_of(const news::RankStarted& started) {
   if (!words_.is_per_node) {
+    memory_.note_begun();
     memory_.say(node_of(started.rank),
                 "Rank " + std::to_string(started.rank) + " is process " + std::to_string(started.pid));
   }

@@ -35,6 +35,9 @@ class StepMemory {
   // These hosts could not be reached, each for its reason.
   void note_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) { unreached_ = hosts; }
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unreached() const { return unreached_; }
+  // A process of the job has been started, not only one that prepares a node.
+  void note_begun() { has_begun_ = true; }
+  [[nodiscard]] bool has_begun() const { return has_begun_; }
   // A node has joined, whose number follows those that are known.
   void add_node(const std::string& file) { files_.push_back(file); }
   // Returns false when another step has reported the same.
@@ -50,6 +53,7 @@ class StepMemory {
   std::set<int> lost_;
   std::set<int> left_;
   std::vector<std::pair<std::string, std::string>> unreached_;
+  bool has_begun_ = false;
   std::set<std::string> said_;
 };
 

@@ -79,7 +79,7 @@ class FileJob {
       const auto took = std::chrono::steady_clock::now() - began;
       code = run_ranks(memory, std::chrono::duration_cast<Duration>(took));
     }
-    if (observer_ != nullptr && !memory.unreached().empty()) {
+    if (observer_ != nullptr && !memory.has_begun() && !memory.unreached().empty()) {
       observer_->on_unreached(memory.unreached());
     }
     // A lost node may still be running, but the others must not wait for it; so it is cleaned last.

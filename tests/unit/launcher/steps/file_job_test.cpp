@@ -25,8 +25,9 @@ namespace {
 struct End {
   int code = 0;  // of rank 0
   int lost_node = -1;
-  bool is_reached = true;  // false: no node is
-  int unreached = -1;      // this node does not answer
+  bool is_reached = true;    // false: no node is
+  int unreached = -1;        // this node does not answer
+  int later_unreached = -1;  // it does not when the ranks are started again
 };
 
 // Carries out steps that end as they are told, by the events that a runner would see. Steps for which nothing is told
@@ -67,6 +68,12 @@ struct Steps {
     }
     for (int rank = 0; rank < placement.size; ++rank) {
       state.on(RankStarted{rank, 100 + rank});
+      reporter->on(news::RankStarted{rank, 100 + rank});
+    }
+    if (end.later_unreached >= 0) {
+      Failure failure;
+      failure.cause.hosts = {{placement.nodes[static_cast<std::size_t>(end.later_unreached)].host.name, "no answer"}};
+      reporter->on(failure);
     }
     if (end.code != 0) {
       state.on(RankExited{0, ExitStatus{ExitStatus::Kind::kExited, end.code}});
@@ -110,10 +117,11 @@ class Refusing final : public FileJobObserver {
   Result<void> on_output(const std::string& /*directory*/, const JobRun& /*run*/) override { return {}; }
   Result<void> on_preparing() override { return {}; }
   void on_nodes(const JobLayout& /*layout*/, const std::vector<JobNodeFacts>& facts) override { nodes = facts.size(); }
-  Result<void> on_ranks() override { return Error(Code::kCancelled, "the user has stopped it"); }
+  Result<void> on_ranks() override { return agreed; }
   void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) override { unreached = hosts; }
   std::unique_ptr<HostSource> host_source(EventLoop& /*loop*/) override { return nullptr; }
 
+  Result<void> agreed = Error(Code::kCancelled, "the user has stopped it");
   std::size_t nodes = 0;
   std::vector<std::pair<std::string, std::string>> unreached;
 };
@@ -160,6 +168,23 @@ TEST_CASE("which hosts could not be reached is told, and why") {
   CHECK(run(steps, &observer).value() == exit_code::kUnreachable);
   REQUIRE(observer.unreached.size() == 1);
   CHECK(observer.unreached.front() == std::pair<std::string, std::string>("b", "b: no answer"));
+}
+
+TEST_CASE("a host that was lost after the preparation is told too, unless a process of the job has begun") {
+  Steps steps;
+  End end;
+  SUBCASE("none has") {
+    end.unreached = 0;
+  }
+  SUBCASE("one has, and they were to be started again") {
+    end.code = 1;
+    end.later_unreached = 0;
+  }
+  steps.ends = {End(), end};
+  Refusing observer;
+  observer.agreed = {};
+  CHECK(run(steps, &observer).value() != 0);
+  CHECK(observer.unreached.size() == (end.unreached == 0 ? 1U : 0U));
 }
 
 TEST_CASE("where preparation fails no process is started, and its nodes are cleaned up") {
