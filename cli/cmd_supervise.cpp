@@ -99,7 +99,7 @@ class SupervisedJob final : public FileJobObserver {
 
   void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) override { unreached_ = hosts; }
 
-  // Returns the hosts that could not be reached before any process of the job began.
+  // Returns the hosts that could not be reached, or were lost, before any process of the job began.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unreached() const { return unreached_; }
 
   std::unique_ptr<HostSource> host_source(EventLoop& loop) override {

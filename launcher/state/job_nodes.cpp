@@ -44,6 +44,9 @@ JobActions JobNodes::handle(const NodeLost& event) {
   cause.exit_code = exit_code::kNodeLost;
   cause.kind = Cause::Kind::kLoss;
   cause.lines.push_back("node " + plan.host.name + " was lost, with " + ranks_text(plan) + ": " + event.why.message());
+  if (!is_here(plan.host)) {
+    cause.hosts.emplace_back(plan.host.name, event.why.message());
+  }
   const std::vector<int> there = job_.ranks_there(plan);
   if (before == NodeState::kOpening) {
     return job_.phase != JobPhase::kRunning

@@ -30,7 +30,7 @@ struct Cause {
   int rank = -1;       // the rank whose last lines belong to the report; -1: none
   std::string hint{};  // what the user can do about it while the job ends
   Kind kind = Kind::kOther;
-  // A cause of kind kUnreached names the hosts here, but for this machine, and why each could not be reached.
+  // The hosts other than this machine that could not be reached, or were lost, and why.
   std::vector<std::pair<std::string, std::string>> hosts{};
 };
 

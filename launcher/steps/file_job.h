@@ -29,7 +29,8 @@ class FileJobObserver {
   virtual Result<void> on_preparing() = 0;
   // What is known of the nodes; of a node that is not there any more it has no address.
   virtual void on_nodes(const JobLayout& layout, const std::vector<JobNodeFacts>& facts) = 0;
-  // The job ends before any of its processes has begun, because these hosts could not be reached, each for its reason.
+  // The job ends before any of its processes has begun, because these hosts could not be reached, or were lost; each
+  // for its reason.
   virtual void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) = 0;
   // The job's page is kept among hvdrun's own files, which only the user may read.
   [[nodiscard]] virtual bool keeps_page_private() const { return false; }

@@ -152,6 +152,22 @@ def test_a_host_that_is_gone_is_left_out_and_the_jobs_that_had_it_wait(lab4, sha
     assert stream.returncode == 0, words
     assert re.search(r"job both began to run at .*\n.*job both was queued at .*\n.*it waits for 2 nodes.*\nhvdrun:   node2: no answer", words), words
     assert sorted(ok("logs", "both").split()) == ["node1", "node2"]
+
+    # The same where it goes while the job is prepared.
+    prepared = share / "prepared.yaml"
+    prepared.write_text(f"nodeCount: 2\nprepare: touch {share}/prepares-$(hostname); while [ ! -e {share}/go ]; do sleep 0.1; done\n"
+                        "command: hostname\n")
+    ok("submit", "-f", prepared, "--name", "prepared")
+    wait_until(lambda: all((share / f"prepares-{node}").exists() for node in NODES[:2]), "it is prepared")
+    lab4.cut("node2")
+    wait_until(lambda: "no job gets it before" in ok("show", "prepared"), "it waits again")
+    lab4.heal()
+    (share / "go").touch()
+    ok("cluster", "resume", "pair", "node2")
+    done = lab4.run(HVDRUN, "wait", "prepared")
+    assert done.returncode == 0, done.stderr
+    assert sorted(ok("logs", "prepared").split()) == ["node1", "node2"]
+    assert lab4.wait_for_no_processes(*NODES[:2]) == []
     ok("cluster", "remove", "pair")
 
 

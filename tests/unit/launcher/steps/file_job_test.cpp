@@ -82,6 +82,9 @@ struct Steps {
       const Error why(Code::kLostPeer, "it is gone");
       state.on(NodeLost{end.lost_node, why});
       reporter->on(news::NodeLost{end.lost_node, why});
+      Failure failure;
+      failure.cause = *state.cause();
+      reporter->on(failure);
     }
     for (const NodePlan& node : placement.nodes) {
       if (!state.is_over(node.index)) {
@@ -170,9 +173,17 @@ TEST_CASE("which hosts could not be reached is told, and why") {
   CHECK(observer.unreached.front() == std::pair<std::string, std::string>("b", "b: no answer"));
 }
 
-TEST_CASE("a host that was lost after the preparation is told too, unless a process of the job has begun") {
+TEST_CASE("a host that was lost in or after the preparation is told too, unless a process of the job has begun") {
   Steps steps;
   End end;
+  Refusing observer;
+  SUBCASE("none has, and the host was lost while it was prepared") {
+    steps.ends = {End{0, 0}};
+    REQUIRE(run(steps, &observer).value() == exit_code::kNodeLost);
+    REQUIRE(observer.unreached.size() == 1);
+    CHECK(observer.unreached.front() == std::pair<std::string, std::string>("a", "it is gone"));
+    return;
+  }
   SUBCASE("none has") {
     end.unreached = 0;
   }
@@ -181,7 +192,6 @@ TEST_CASE("a host that was lost after the preparation is told too, unless a proc
     end.later_unreached = 0;
   }
   steps.ends = {End(), end};
-  Refusing observer;
   observer.agreed = {};
   CHECK(run(steps, &observer).value() != 0);
   CHECK(observer.unreached.size() == (end.unreached == 0 ? 1U : 0U));
