@@ -6,7 +6,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-from rank_side import raises, run_cases
+from rank_side import is_torch, raises, run_cases
 
 import horovod.torch as hvd
 
@@ -72,6 +72,8 @@ def case_clipping():
 
 def case_mixed_precision():
     """With scales that are too large at first, so that steps are left out."""
+    if not is_torch(2, 3):
+        return
 
     def script(is_mine, wrap):
         model = model_of(6, 16, 3)
@@ -228,7 +230,7 @@ def case_compiled_step():
             step(x[mine], y[mine])
         return parameters_of(model)
 
-    if SIZE <= 2:  # the compiler takes its time
+    if SIZE <= 2 and is_torch(2, 5):  # the compiler takes its time, and earlier ones fail on a whole step
         check(script)
 
 

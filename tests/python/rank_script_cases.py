@@ -235,7 +235,7 @@ def case_state_of_every_optimizer():
         torch.manual_seed(RANK)
         model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
         model[0].bias.requires_grad_(False)
-        own = options if RANK == 0 else {}
+        own = options if RANK == 0 else {"lr": 0.5}  # SGD demands one before torch 2.2
         optimizer = optimizer_of(name, model.parameters(), **own)
         optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
         if RANK == 0:

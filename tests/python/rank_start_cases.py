@@ -13,6 +13,7 @@ import threading
 import time
 
 import torch
+import torch.utils.checkpoint
 from patience import PATIENCE
 from rank_side import raises, run_cases
 

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from patience import PATIENCE
-from rank_side import raises, run_cases
+from rank_side import is_torch, raises, run_cases
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
 
 import horovod.torch as hvd
@@ -30,6 +30,7 @@ folder = pathlib.Path(os.environ["HVD_TEST_REPORTS"])
 dist.init_process_group("hvd", init_method=f"file://{folder}/store", rank=int(os.environ["RANK"]),
                         world_size=int(os.environ["WORLD_SIZE"]))  # fmt: skip
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
+GOES_ON = is_torch(2, 8)  # with earlier versions each collective is done when its call returns
 
 
 def until(condition, what):
@@ -95,6 +96,8 @@ def case_a_callback_waits_for_another_operation():
 
 
 def case_a_future_that_is_asked_for_late_or_twice():
+    if not GOES_ON:
+        return
     work = sum_of_ranks(torch.ones(2))
     work.wait()
     assert work.get_future().wait()[0].eq(SIZE).all() and work.get_future() is work.get_future()
@@ -151,7 +154,7 @@ def case_hooks_give_the_same_weights_as_over_gloo():
         (powerSGD_hook.powerSGD_hook, power),
         (powerSGD_hook.batched_powerSGD_hook, power),
         (default_hooks.fp16_compress_hook, lambda group: group),
-        (default_hooks.fp16_compress_wrapper(powerSGD_hook.powerSGD_hook), power),
+        *([(default_hooks.fp16_compress_wrapper(powerSGD_hook.powerSGD_hook), power)] if is_torch(2, 4) else []),
         (post_localSGD_hook.post_localSGD_hook, post_local),
     ]:
         narrow = 2e-2 if "16" in hook.__qualname__ else 1e-5
@@ -324,6 +327,8 @@ def case_device_types():
     with contextlib.suppress(NotImplementedError):
         dist.all_gather_coalesced([list(o) for o in zip(*outputs)], inputs)
         assert all(outputs[r][0].eq(r).all() and outputs[r][1].eq(-r).all() for r in range(SIZE))
+    if not is_torch(2, 4):
+        return
     state = {"weight": torch.full((3,), 4.0)}
     checkpoint.async_save(state, checkpoint_id=str(folder / "checkpoint")).result(PATIENCE)
     dist.barrier()
@@ -373,7 +378,7 @@ def case_a_program_that_a_rank_starts_is_told():
 
 
 def case_a_wait_with_a_limit():
-    if SIZE == 1:
+    if SIZE == 1 or not GOES_ON:
         return
     if RANK == 0:
         work = sum_of_ranks(torch.ones(1))

@@ -12,6 +12,7 @@ import torch
 
 import horovod.torch as hvd
 from horovod.torch import _heap
+from horovod.torch._version import demand
 from horovod.common.exceptions import HorovodInternalError
 
 QUESTIONS = ["rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"]
@@ -131,6 +132,13 @@ def test_capabilities():
     assert not hvd.mpi_enabled() and not hvd.mpi_threads_supported()
     assert hvd.nccl_built() == 0
     assert not (hvd.ddl_built() or hvd.ccl_built() or hvd.cuda_built() or hvd.rocm_built())
+
+
+def test_versions_of_torch_that_are_too_old_are_refused_by_name():
+    demand(2, 0, for_what="this")
+    with pytest.raises(ImportError) as told:
+        demand(99, 1, for_what="this", otherwise=", with which that works")
+    assert str(told.value) == f"this needs PyTorch 99.1 or later; this is {torch.__version__}, with which that works"
 
 
 def test_public_names_exist():

@@ -15,6 +15,14 @@ def report(value) -> None:
     path.with_suffix(".part").rename(path)
 
 
+def is_torch(*version) -> bool:
+    """Whether torch is this version or a later one. scripts/fronts-versions runs the cases with earlier ones too, which lack
+    what a case uses; the one that scripts/test installs runs all."""
+    import torch  # noqa: PLC0415  (other frameworks' cases do without)
+
+    return tuple(int(part) for part in torch.__version__.split(".")[:2]) >= version
+
+
 def meet(barrier) -> None:
     """A barrier that every rank has left when it returns: one who ends then does not end it for one who is slow."""
     barrier()

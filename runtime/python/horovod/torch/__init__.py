@@ -10,6 +10,10 @@ Start it with `hvdrun -np 4 python script.py`. Without hvdrun a script is a job 
 
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.torch import _version
+
+_version.demand(2, 0, for_what="horovod.torch")  # before the imports that fail with an older one
+
 from horovod.torch import elastic
 from horovod.torch._shared_buffer import SharedBuffer
 from horovod.torch.compression import Compression

@@ -114,7 +114,7 @@ def _cast_back(
             cast.record_stream(streams[place])
 
 
-# The hook of each parameter that has one.
+# A weak reference to the hook of each parameter that has one.
 _HOOKS: Any = WeakTensorKeyDictionary()
 
 
@@ -234,7 +234,7 @@ class _Gradient:
             self._work_at(target.place)
         memory = self.plan.memory
         memory[0] = memory[1] = target.memory.data_ptr()
-        self.size_bytes = target.memory.nbytes
+        self.size_bytes = target.memory.numel() * target.memory.element_size()
         cast = None if compressed is grad else _CASTS.get(settings.compression)
         if dense is grad and target.memory is whole and (compressed is grad or compressed.dtype is cast):
             self.dtype, self.device, self.shape, self.cast = grad.dtype, grad.device, grad.shape, cast
@@ -339,6 +339,27 @@ def _end(common: Collection, hooks: List[Any]) -> None:
         hook.remove()
 
 
+class _NodeHook:
+    """_NodeHook calls a parameter's hook when its gradient has been added up, with torch before 2.1. It keeps the node of the
+    graph that adds, which torch makes again when nobody does."""
+
+    def __init__(self, p: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> None:
+        parameter = weakref.ref(p)  # the node has the parameter already, and a hook that had it too would keep both
+        with torch.enable_grad():
+            self._node = p.view_as(p).grad_fn.next_functions[0][0]
+        self._handle = self._node.register_hook(lambda *_: hook(parameter()))
+
+    def remove(self) -> None:
+        self._handle.remove()
+
+
+def _add_hook(p: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> Any:
+    """Calls the hook from now on when the gradient of the parameter has been added up. Returns what removes it."""
+    if hasattr(p, "register_post_accumulate_grad_hook"):
+        return p.register_post_accumulate_grad_hook(hook)
+    return _NodeHook(p, hook)
+
+
 class Reducer:
     """Reducer reduces the gradients of an optimizer's parameters. Thread: the one that makes the step. torch also runs
     the hooks of a GPU's parameters in one thread for each GPU."""
@@ -382,10 +403,10 @@ class Reducer:
             self.gradients[p] = gradient
             # Two optimizers of one parameter would both reduce its gradient, at once. The newest takes over; the other one
             # finds the gradient in its step.
-            if p in _HOOKS:
-                _HOOKS[p].remove()
-            _HOOKS[p] = p.register_post_accumulate_grad_hook(_hook_of(gradient))
-            self._hooks.append(_HOOKS[p])
+            if p in _HOOKS and (earlier := _HOOKS[p]()) is not None:
+                earlier.remove()
+            self._hooks.append(_add_hook(p, _hook_of(gradient)))
+            _HOOKS[p] = weakref.ref(self._hooks[-1])
 
     def _grow_batch(self, capacity: int) -> None:
         common = self.common

@@ -29,10 +29,11 @@ def stay_out_of_compiled_code() -> None:
     """Makes torch.compile break its graph at this package, when a compiled function makes the whole step: what happens
     here happens in each step, with memory of that step. Whoever makes an optimizer has loaded the compiler already."""
     global _is_out_of_compiled_code
-    rules = sys.modules.get("torch._dynamo.trace_rules")
-    if rules is not None and not _is_out_of_compiled_code:
-        rules.add("horovod")
-        _is_out_of_compiled_code = True
+    for name in ("trace_rules", "skipfiles"):  # the second before torch 2.3
+        add = getattr(sys.modules.get("torch._dynamo." + name), "add", None)
+        if add is not None and not _is_out_of_compiled_code:
+            add("horovod")
+            _is_out_of_compiled_code = True
 
 
 class NamedMixin:

@@ -25,6 +25,11 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar
 
 import torch
 import torch.distributed as dist
+
+from horovod.torch import _version
+
+_version.demand(2, 1, for_what="torch.distributed on libhvd", otherwise=", with which the rest of horovod.torch works")
+
 from torch._C._distributed_c10d import (
     AllgatherOptions,
     AllreduceCoalescedOptions,
@@ -50,6 +55,10 @@ from horovod.torch.compression import Compression
 
 NAME = "hvd"
 _T = TypeVar("_T", bound=Callable[..., Any])
+
+# Torch before 2.8 does not say whether the caller goes on, and its C++ code loses a Work that is written in Python. There a
+# collective is done when its call returns. Messages go on, because they wait for each other and only Python sends them.
+_CAN_GO_ON = hasattr(AllreduceOptions(), "asyncOp")
 
 _DEFAULT_TIMEOUT_S = dist.default_pg_timeout.total_seconds()
 _MOST_VALUES = 0x7FFFFFFF  # from one rank to one rank, in an alltoall of lists
@@ -103,6 +112,11 @@ def _limited(method: _T) -> _T:
             entry.end(None)
             return result
         entry.would_wait, result.limit = result.would_wait, entry
+        if not _CAN_GO_ON and what not in ("send", "recv"):
+            result.complete()
+            if result.error is not None:
+                raise result.error
+            return _done(result.result)
         result.path = result.path or self.path_of_next()
         return LaterWork(result)
 
@@ -164,6 +178,7 @@ class HvdProcessGroup(dist.ProcessGroup):
         return self
 
     supports_coalescing = False
+    supports_splitting = False
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets the timeout of operations from now on."""

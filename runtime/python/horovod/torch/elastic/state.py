@@ -16,6 +16,8 @@ from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from horovod.torch.mpi_ops import rank
 
+GradScaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)  # torch before 2.3 has that of CUDA only
+
 
 def _is_plain(value: Any) -> bool:
     return type(value) is torch.Tensor and value.layout is torch.strided and not value.requires_grad
@@ -182,7 +184,7 @@ _handler_registry: List[Tuple[type, type]] = [
     (RandomStates, RandomStateHandler),
     (torch.optim.lr_scheduler.LRScheduler, StateDictHandler),
     (torch.optim.lr_scheduler.ReduceLROnPlateau, StateDictHandler),
-    (torch.amp.GradScaler, StateDictHandler),
+    (GradScaler, StateDictHandler),
 ]
 
 
@@ -305,7 +307,7 @@ def check(state: TorchState) -> List[str]:
         (torch.optim.Optimizer, "an optimizer"),
         (torch.optim.lr_scheduler.LRScheduler, "a learning rate scheduler"),
         (torch.optim.lr_scheduler.ReduceLROnPlateau, "a learning rate scheduler"),
-        (torch.amp.GradScaler, "a GradScaler"),
+        (GradScaler, "a GradScaler"),
     )
     modules = _coverage.objects_of(torch.nn.Module)
     found = _coverage.about_models(
