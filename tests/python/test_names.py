@@ -83,6 +83,44 @@ def test_small_names_that_scripts_take_from_horovods_insides():
         assert getattr(util, f"{name}_built")(verbose=True) is not None
 
 
+def distributed_optimizer(**options):
+    import torch
+
+    hvd.init()
+    return hvd.DistributedOptimizer(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1), **options)
+
+
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum])
+def test_programs_recognise_a_distributed_optimizer_by_its_class(op):
+    """Lightning's strategy wraps what has no "horovod" in it, and a second time is refused."""
+    optimizer = distributed_optimizer(op=op)
+    assert "horovod" in str(type(optimizer)) and type(optimizer).__name__ == "SGD"
+    assert isinstance(optimizer, hvd._DistributedOptimizer) == (op == hvd.Average)
+
+
+def test_a_distributed_optimizer_says_how_many_passes_it_waits_for():
+    optimizer = distributed_optimizer(backward_passes_per_step=2)
+    assert optimizer.backward_passes_per_step == 2
+    optimizer.set_backward_passes_per_step(3)
+    assert optimizer.backward_passes_per_step == 3
+
+
+def test_optimizers_that_replace_horovods_hooks_are_refused():
+    """Their own hooks would never be called, and their ranks would train apart."""
+    import torch
+
+    from horovod.torch.optimizer import _DistributedOptimizer
+
+    class Scheduled(_DistributedOptimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+    copied = type("SGD", (torch.optim.SGD,), dict(_DistributedOptimizer.__dict__))
+    for make in (lambda: Scheduled(distributed_optimizer()), lambda: copied([], None)):
+        with pytest.raises(NotImplementedError, match="hvd.DistributedOptimizer.*compression="):
+            make()
+
+
 def test_every_public_name_is_documented():
     for name in hvd.__all__:
         value = getattr(hvd, name)

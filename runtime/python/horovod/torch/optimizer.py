@@ -23,6 +23,12 @@ _TWO_SYNCHRONIZATIONS = (
     "are reduced already and are not reduced again; use skip_synchronize() if you call synchronize() yourself."
 )
 
+_NO_BASE = (
+    "horovod.torch.optimizer._DistributedOptimizer is no base class for an optimizer of your own: Horovod's hooks and handles "
+    "are not here. Call hvd.DistributedOptimizer(optimizer, ...), where compression= can be a class of yours, or reduce the "
+    "gradients yourself with hvd.allreduce_async_ and hvd.synchronize"
+)
+
 
 # Optimizers with parameters that have no names are numbered, so that two of them can be in flight at once. Every rank
 # makes them in the same order, like everything else that has no name.
@@ -37,9 +43,16 @@ def _count_anew() -> None:
 basics.when_left.append(_count_anew)
 
 
-class _DistributedMixin(NamedMixin):
-    """_DistributedMixin precedes the wrapped optimizer's class among the bases of the class that DistributedOptimizer
-    makes."""
+class _DistributedOptimizer(NamedMixin):
+    """_DistributedOptimizer precedes the wrapped optimizer's class among the bases of the class that DistributedOptimizer
+    makes. It has Horovod's name because programs say `isinstance` with it, or name it in annotations."""
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
+        # Schedulers of other projects derive from Horovod's class and replace its hooks, or copy its __dict__. Nothing here
+        # would call theirs, and gradients would not be reduced.
+        if _DistributedOptimizer not in cls.__mro__ or not issubclass(cls, torch.optim.Optimizer):
+            raise NotImplementedError(_NO_BASE)
+        return super().__new__(cls)
 
     def _hvd_setup(self, names: Dict[torch.Tensor, str], settings: Settings, groups: Sequence[Sequence[int]]) -> None:
         """`groups` holds positions among all parameters."""
@@ -174,6 +187,11 @@ class _DistributedMixin(NamedMixin):
             )
         self._hvd_reducer.start_over()
         super().zero_grad(*args, **kwargs)
+
+    @property
+    def backward_passes_per_step(self) -> int:
+        """Returns how many backward passes are summed locally before the reduction."""
+        return self._hvd_settings.passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes how many backward passes are summed locally before the reduction."""
@@ -325,7 +343,7 @@ def DistributedOptimizer(
         ValueError: an argument is wrong or not supported yet, or hvd.init() was not called.
         HorovodInternalError: a rank or link was lost while the ranks agreed on the groups.
     """
-    if isinstance(optimizer, (_DistributedMixin, AdasumMixin)):
+    if isinstance(optimizer, (_DistributedOptimizer, AdasumMixin)):
         raise ValueError("the optimizer is a DistributedOptimizer already")
     check_optimizer(optimizer)
     number_of(process_set)
@@ -341,8 +359,9 @@ def DistributedOptimizer(
     _check_groups(groups)
     names = _names_of(optimizer, named_parameters)
     wrapped_class = optimizer.__class__
-    mixin = AdasumMixin if op == mpi_ops.Adasum else _DistributedMixin
-    cls = type(wrapped_class.__name__, (mixin, wrapped_class), {"__module__": wrapped_class.__module__})
+    mixin = AdasumMixin if op == mpi_ops.Adasum else _DistributedOptimizer
+    # The class is of this module, as Horovod's: Lightning's strategy looks for "horovod" in it, so as not to wrap it again.
+    cls = type(wrapped_class.__name__, (mixin, wrapped_class), {"__module__": __name__})
     wrapper = cls.__new__(cls)
     # Shares everything, the parameter groups and the state above all. A scheduler that was made for the optimizer has
     # put a `step` of its own into the object, which would go around ours.
