@@ -187,6 +187,18 @@ def case_callbacks():
     assert any("EarlyStopping stands before" in str(w.message) for w in caught)
 
 
+def case_schedules_without_initial_lr_begin_at_the_optimizers():
+    """Scripts for older releases of Horovod give none. Each fit begins at the learning rate that it finds."""
+    model = make_model()
+    compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.4)))
+    schedule = hvd.callbacks.LearningRateScheduleCallback
+    callbacks = [hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=1), schedule(start_epoch=1, multiplier=0.5)]
+    for begin in (0.4, 0.2):
+        rates = fit(model, own(X), own(Y), BATCH, callbacks, epochs=3)["lr"]
+        np.testing.assert_allclose(rates, [begin, begin, begin / 2], rtol=1e-5)
+    assert "multiplier" in raises(ValueError, schedule, 0.4)
+
+
 def case_momentum_is_corrected_when_the_learning_rate_changes():
     """A schedule is the same in one process whose momentum slots are scaled by hand; on compiled backends too."""
     weights = []

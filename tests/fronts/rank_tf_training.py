@@ -294,6 +294,17 @@ def case_callbacks_of_keras():
     assert all(other == everyone[0] for other in everyone)
 
 
+def case_schedules_without_initial_lr_begin_at_the_optimizers():
+    """Scripts for older releases of Horovod give none; of legacy Keras too."""
+    model = make_model()
+    model.compile(hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    schedule = hvd_keras.callbacks.LearningRateScheduleCallback
+    callbacks = [hvd_keras.callbacks.LearningRateWarmupCallback(warmup_epochs=1), schedule(start_epoch=1, multiplier=0.1)]
+    rates = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=3, verbose=0, callbacks=callbacks).history["lr"]
+    np.testing.assert_allclose(rates, [0.1, 0.1, 0.01], rtol=1e-5)
+    assert "multiplier" in raises(ValueError, schedule, 0.1)
+
+
 def case_sync_batch_normalization_is_that_of_the_whole_batch():
     rows = [4 + 2 * rank for rank in range(SIZE)]  # ranks' batches have different sizes
     whole = np.random.default_rng(2).normal(size=(sum(rows), 3)).astype(np.float32)

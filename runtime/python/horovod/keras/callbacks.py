@@ -128,7 +128,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
     """Sets the learning rate to initial_lr * multiplier(epoch) in the epochs from start_epoch until before end_epoch.
 
     Args:
-        initial_lr: at the beginning; for all ranks together, as the others are.
+        initial_lr: at the beginning; for all ranks together, as the others are. By default the optimizer's when fit begins;
+            scripts for older releases of Horovod rely on it.
         multiplier: a function of the epoch; a constant is taken to the power of the epochs since start_epoch.
         start_epoch, end_epoch: when; without an end, to the end.
         staircase: at the beginning of an epoch only; else in each batch, by epochs with a fraction.
@@ -138,8 +139,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
 
     def __init__(
         self,
-        initial_lr: float,
-        multiplier: Union[float, Callable[[float], float]],
+        initial_lr: Optional[float] = None,
+        multiplier: Union[float, Callable[[float], float], None] = None,
         start_epoch: int = 0,
         end_epoch: Optional[int] = None,
         staircase: bool = True,
@@ -147,9 +148,10 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         steps_per_epoch: Optional[int] = None,
     ) -> None:
         super().__init__()
-        if initial_lr is None:
-            raise ValueError("Parameter `initial_lr` is required")
+        if multiplier is None:
+            raise ValueError("Parameter `multiplier` is required: a number, or a function of the epoch")
         self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
+        self._follows_optimizer = initial_lr is None
         self.staircase, self.momentum_correction, self.steps_per_epoch = staircase, momentum_correction, steps_per_epoch
         self.current_epoch = 0
         if callable(multiplier):
@@ -158,6 +160,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             self.multiplier = lambda epoch: multiplier ** (epoch - start_epoch)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self._follows_optimizer:
+            self.initial_lr = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
         if not self.staircase and not self.steps_per_epoch:
             self.steps_per_epoch = self.params.get("steps")
             if not self.steps_per_epoch:
@@ -196,7 +200,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     """Raises the learning rate from initial_lr / size to initial_lr, batch by batch, in the first epochs.
 
     Args:
-        initial_lr: that it comes to; typically scaled by the number of ranks.
+        initial_lr: that it comes to; typically scaled by the number of ranks. By default the optimizer's.
         warmup_epochs: in so many epochs.
         verbose: 1 says when it is there.
         The others: as LearningRateScheduleCallback.
@@ -204,7 +208,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
     def __init__(
         self,
-        initial_lr: float,
+        initial_lr: Optional[float] = None,
         warmup_epochs: int = 5,
         momentum_correction: bool = True,
         steps_per_epoch: Optional[int] = None,

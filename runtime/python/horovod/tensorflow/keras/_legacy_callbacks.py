@@ -64,8 +64,8 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
 
     def __init__(
         self,
-        initial_lr: float,
-        multiplier: Union[float, Callable[[float], float]],
+        initial_lr: Optional[float] = None,
+        multiplier: Union[float, Callable[[float], float], None] = None,
         start_epoch: int = 0,
         end_epoch: Optional[int] = None,
         staircase: bool = True,
@@ -73,9 +73,10 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         steps_per_epoch: Optional[int] = None,
     ) -> None:
         super().__init__()
-        if initial_lr is None:
-            raise ValueError("Parameter `initial_lr` is required")
+        if multiplier is None:
+            raise ValueError("Parameter `multiplier` is required: a number, or a function of the epoch")
         self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
+        self._follows_optimizer = initial_lr is None
         self.staircase, self.momentum_correction, self.steps_per_epoch = staircase, momentum_correction, steps_per_epoch
         self.current_epoch = 0
         if callable(multiplier):
@@ -84,6 +85,8 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
             self.multiplier = lambda epoch: multiplier ** (epoch - start_epoch)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self._follows_optimizer:
+            self.initial_lr = float(_K.get_value(self.model.optimizer.learning_rate))
         if not self.staircase and not self.steps_per_epoch:
             self.steps_per_epoch = self.params.get("steps")
             if not self.steps_per_epoch:
@@ -124,7 +127,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
     def __init__(
         self,
-        initial_lr: float,
+        initial_lr: Optional[float] = None,
         warmup_epochs: int = 5,
         momentum_correction: bool = True,
         steps_per_epoch: Optional[int] = None,
