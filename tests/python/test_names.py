@@ -1,6 +1,8 @@
 """The names and arguments that scripts written for Horovod use, and the the manual's table of them."""
 
+import functools
 import importlib
+import importlib.util
 import inspect
 import os
 import re
@@ -119,6 +121,40 @@ def test_optimizers_that_replace_horovods_hooks_are_refused():
     for make in (lambda: Scheduled(distributed_optimizer()), lambda: copied([], None)):
         with pytest.raises(NotImplementedError, match="hvd.DistributedOptimizer.*compression="):
             make()
+
+
+ABSENT = """horovod.ray.elastic.ElasticRayExecutor horovod.ray.elastic.ElasticRayExecutor.create_settings
+horovod.ray.utils.detect_nics horovod.ray.utils.map_blocking horovod.ray.utils.nics_to_env_var
+horovod.runner.elastic.rendezvous.create_rendezvous_handler horovod.runner.http.http_client.put_data_into_kvstore
+horovod.runner.http.http_client.read_data_from_kvstore horovod.runner.http.http_server.KVStoreServer
+horovod.runner.http.http_server.RendezvousServer""".split()
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_what_is_absent_says_what_to_use(name):
+    """Importing is allowed, because programs import what only one of their ways uses."""
+    parts = name.split(".")
+    length = next(i for i in range(len(parts), 0, -1) if is_module(".".join(parts[:i])))
+    with pytest.raises(NotImplementedError, match=f"{name} is not supported.*use horovod.run, .*RayExecutor"):
+        functools.reduce(getattr, parts[length:], importlib.import_module(".".join(parts[:length])))(verbose=True)
+
+
+def is_module(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def test_absent_names_are_not_there_for_pythons_own_questions():
+    from horovod.ray.elastic import ElasticRayExecutor
+
+    assert not hasattr(ElasticRayExecutor, "__wrapped__")
+
+
+def test_horovods_front_for_mxnet_is_refused():
+    with pytest.raises(ImportError, match="MXNet has ended; there are horovod.torch"):
+        importlib.import_module("horovod.mxnet")
 
 
 def test_every_public_name_is_documented():

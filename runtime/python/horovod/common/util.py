@@ -96,7 +96,8 @@ def _cache(function: Callable[..., _T]) -> Callable[..., _T]:
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Returns whether this package has a front for a framework, and the framework is installed. `ext_base_name`:
     "torch", ..."""
-    has_front = importlib.util.find_spec("horovod." + ext_base_name) is not None
+    # The module horovod.mxnet only says that there is no such front.
+    has_front = ext_base_name != "mxnet" and importlib.util.find_spec("horovod." + ext_base_name) is not None
     is_there = has_front and importlib.util.find_spec(ext_base_name) is not None
     if verbose and not is_there:
         print(f"{ext_base_name}: " + ("not installed" if has_front else "this package has no front for it"))

@@ -9,10 +9,21 @@ def _refuse(name: str) -> NoReturn:
     raise NotImplementedError(f"{name} is not supported: {_WHY}; use horovod.run, horovod.spark.run or horovod.ray.RayExecutor")
 
 
+class _AbsentType(type):
+    """_AbsentType is the type of classes that do not exist here. Programs often begin with a static method of theirs."""
+
+    def __getattr__(cls, attribute: str) -> NoReturn:
+        if attribute.startswith("_"):  # Python's own questions
+            raise AttributeError(attribute)
+        _refuse(f"{cls._hvd_name}.{attribute}")
+
+
 def absent_class(name: str) -> type:
     """Returns a class that cannot be made."""
 
-    class Absent:
+    class Absent(metaclass=_AbsentType):
+        _hvd_name = name
+
         def __init__(self, *_args: Any, **_kwargs: Any) -> None:
             _refuse(name)
 
