@@ -112,6 +112,15 @@ def test_names_of_the_study():
         assert ", ".join(inspect.signature(getattr(tape, name)).parameters).startswith("self, " + arguments), name
 
 
+def test_programs_recognise_a_distributed_optimizer_by_its_class():
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    optimizer = importlib.import_module("tensorflow").compat.v1.train.AdamOptimizer()
+    assert not isinstance(optimizer, hvd._DistributedOptimizer)
+    assert isinstance(hvd.DistributedOptimizer(optimizer), hvd._DistributedOptimizer)
+
+
 def test_keras_is_there_without_an_import_of_its_own():
     script = "import horovod.tensorflow as hvd; print(hvd.keras.DistributedOptimizer.__name__)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)

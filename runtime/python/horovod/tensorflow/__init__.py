@@ -22,6 +22,7 @@ from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismat
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow import mpi_ops, util
 from horovod.tensorflow._optimizer import DistributedOptimizer
+from horovod.tensorflow._optimizer import _DistributedOptimizer as _DistributedOptimizer  # programs say isinstance with it
 from horovod.tensorflow._reduce import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
 from horovod.tensorflow._tape import DistributedGradientTape, PartialDistributedGradientTape
 from horovod.tensorflow.compression import Compression
