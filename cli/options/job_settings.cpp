@@ -174,7 +174,10 @@ Result<void> check_rsh(const launch::JobSpec& job) {
 }
 
 Result<launch::LauncherKind> launcher_of(const Flags& flags) {
-  bool wants_mpi = flags.mpi || flags.launcher == "mpi";
+  const bool has_words_for_mpi = !flags.mpi_args.empty() || !flags.binding_args.empty();
+  const bool has_own_way = flags.gloo || flags.jsrun || !flags.launcher.empty() || !flags.rsh.empty();
+  // Scripts for horovodrun, which takes mpirun where it can, give words for mpirun without --mpi.
+  bool wants_mpi = flags.mpi || flags.launcher == "mpi" || (has_words_for_mpi && !has_own_way);
   if (!wants_mpi && !flags.gloo && flags.launcher.empty() && !flags.config_file.empty()) {
     HVD_TRY_ASSIGN(const std::string controller, launch::read_config_controller(flags.config_file));
     wants_mpi = controller == "mpi";
@@ -188,8 +191,9 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
     }
     return launch::LauncherKind::kSpark;
   }
-  if (!wants_mpi && !(flags.mpi_args.empty() && flags.binding_args.empty())) {
-    return Error(Code::kInvalid, "--mpi-args and --binding-args are for mpirun, and need --launcher mpi");
+  if (!wants_mpi && has_words_for_mpi) {
+    return Error(Code::kInvalid,
+                 "--mpi-args and --binding-args are for mpirun, and exclude every other way to start the ranks");
   }
   if (flags.launcher == "kubernetes") {
     return wants_mpi ? Result<launch::LauncherKind>(

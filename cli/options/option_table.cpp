@@ -372,10 +372,11 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--status-file", flags.status_file)->group("");  // for a job that is submitted to Slurm
   app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h
   app.add_flag("--mpi", flags.mpi, "As --launcher mpi");
-  app.add_option("--mpi-args", flags.mpi_args, "Further arguments for mpirun, split as a shell splits quotes")
+  app.add_option("--mpi-args", flags.mpi_args,
+                 "Further arguments for mpirun, split as a shell splits quotes; they mean --mpi")
       ->type_name("TEXT");
   app.add_option("--binding-args", flags.binding_args,
-                 "Arguments by which mpirun binds the ranks to processors; default: it does not")
+                 "Arguments by which mpirun binds the ranks to processors; default: it does not. They mean --mpi")
       ->type_name("TEXT");
   app.add_flag_callback(
       "--secure-links", [&flags] { flags.settings.emplace_back("HVD_LINK_SECURITY", "encrypt"); },

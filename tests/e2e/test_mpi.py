@@ -72,6 +72,14 @@ def test_the_rank_environment_is_ours_and_open_mpis():
     assert not any("SECRET" in name for name in env)
 
 
+@pytest.mark.parametrize("words", [["--mpi-args=--oversubscribe"], ["--binding-args", "--bind-to none"]])
+def test_words_for_mpirun_alone_mean_mpirun(words):
+    """Many scripts for horovodrun, NVIDIA's recipes among them, give them without --mpi."""
+    done = hvdrun("-q", "--no-tags", "-np", 2, "-H", "localhost:2", *words, "nice", "-n", 1, "--", "sh", "-c",
+                  "echo ${PMIX_NAMESPACE+rank of MPI}")  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "rank of MPI\n" * 2), done.stderr
+
+
 def test_settings_of_pmix_reach_the_ranks():
     done = mpi("-q", "--no-tags", "-np", 1, "sh", "-c", "echo $PMIX_MCA_gds", env={**os.environ, "PMIX_MCA_gds": "hash"})
     assert (done.returncode, done.stdout) == (0, "hash\n"), done.stderr
