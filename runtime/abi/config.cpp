@@ -231,10 +231,11 @@ Result<LogLevel> read_log_level(const Reader& env) {
   if (level == "info") {
     return LogLevel::kInfo;
   }
-  if (level == "warning") {
+  // Scripts say "warn" and "off" too, which Horovod takes without a word.
+  if (level == "warning" || level == "warn") {
     return LogLevel::kWarning;
   }
-  if (level == "error" || level == "fatal") {
+  if (level == "error" || level == "fatal" || level == "off") {
     return LogLevel::kError;
   }
   return Error(Code::kInvalid, std::string(contract::kLogLevel) + " is '" + *value +

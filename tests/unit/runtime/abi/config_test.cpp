@@ -1,6 +1,7 @@
 #include "runtime/abi/config.h"
 
 #include <map>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -76,6 +77,18 @@ TEST_CASE("tuning is read in its units") {
   CHECK(config.value().start_timeout == std::chrono::seconds(7));
   CHECK(config.value().log_level == LogLevel::kDebug);
   CHECK(config_of({{"HOROVOD_CYCLE_TIME", ""}}).ok());
+}
+
+TEST_CASE("a log level has the names that scripts give it") {
+  const std::pair<const char*, LogLevel> named[] = {{"trace", LogLevel::kDebug},  {"Info", LogLevel::kInfo},
+                                                    {"WARN", LogLevel::kWarning}, {"WARNING", LogLevel::kWarning},
+                                                    {"FATAL", LogLevel::kError},  {"OFF", LogLevel::kError}};
+  for (const auto& [name, level] : named) {
+    CAPTURE(name);
+    const auto config = config_of({{"HOROVOD_LOG_LEVEL", name}});
+    REQUIRE(config.ok());
+    CHECK(config.value().log_level == level);
+  }
 }
 
 TEST_CASE("groups travel with others unless that is turned off") {
