@@ -8,6 +8,7 @@
 #include "launcher/job/host_list.h"
 #include "launcher/process/spawn.h"
 #include "launcher/transport/local.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -68,6 +69,22 @@ void take_step(launch::LauncherKind launcher, launch::Allocation found, launch::
   job.slots_are_gpus = found.slots_are_gpus;
   job.engine_job = std::move(found.job);
   job.slots_from = std::move(found.slots_from);
+  job.engine_gpus = found.gpus;
+  job.node_gpus = std::move(found.node_gpus);
+}
+
+// Refuses more ranks than the engine has been asked for: the user asks it for more, and names no hosts.
+Result<void> check_size(const launch::Allocation& found, int size) {
+  int slots = 0;
+  for (const launch::HostSpec& host : found.hosts) {
+    slots += host.slots;
+  }
+  return size <= slots || found.slots_from.empty()
+             ? Result<void>()
+             : Result<void>(Error(Code::kInvalid, std::to_string(size) + " ranks asked for (-np), but " + found.engine +
+                                                      "'s job has " + counted(static_cast<std::size_t>(slots), "slot") +
+                                                      " (" + found.slots_from + "); ask " + found.engine +
+                                                      " for more, or hvdrun for fewer"));
 }
 
 // Takes the compute nodes of LSF's job. Its slots there are processors: what the ranks have for themselves is a GPU.
@@ -102,6 +119,9 @@ Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY_ASSIGN(std::optional<launch::Allocation> found, launch::find_allocation(here, wanted));
   if (!found) {
     return {};
+  }
+  if (step_of(flags) != "jsrun") {
+    HVD_TRY(check_size(*found, job.size));
   }
   if (found->engine == "Slurm") {
     apply_slurm(std::move(*found), !wanted.empty(), job);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "launcher/process/own_process.h"
 #include "launcher/process/spawn.h"
 #include "runtime/base/text.h"
 #include "runtime/io/socket.h"
@@ -56,6 +57,7 @@ Result<Surroundings> own_surroundings(std::vector<std::string> environment, int 
   here.own_names = {own.data()};
   HVD_TRY_ASSIGN(const std::vector<std::string> addresses, interface_ips());
   here.own_names.insert(here.own_names.end(), addresses.begin(), addresses.end());
+  here.is_task = parent_name() == "slurmstepd";
   return here;
 }
 

@@ -22,6 +22,8 @@ struct Allocation {
   // Nobody has said how many ranks a node gets: as many as it has GPUs, which its agent counts (Slurm only).
   bool slots_are_gpus = false;
   std::string slots_from;  // "PBS_NODEFILE", for the user
+  int gpus = 0;            // of the whole job, where the engine's step may get fewer (Slurm only); 0: not known
+  std::string node_gpus;   // what the step asks for on each node, as in "a100:8"; empty: it asks for none
   std::string rsh;         // the command that reaches the hosts, as --rsh has it; empty: SSH
 };
 
@@ -30,6 +32,7 @@ struct Surroundings {
   std::vector<std::string> environment;  // of hvdrun, as "NAME=value"
   std::vector<std::string> own_names;    // this machine's host name, then its addresses
   int size = 0;                          // the ranks that the user asks for; 0: none said
+  bool is_task = false;                  // srun has started this process itself, and no shell or script has
   std::string cloud_file = "/opt/ml/input/config/resourceconfig.json";  // SageMaker's description of a job
 };
 

@@ -1,6 +1,7 @@
 // Slurm, within salloc and sbatch. A step of srun starts its agents (engines/slurm.h), so the hosts need not be
 // reached.
 #include <algorithm>
+#include <numeric>
 
 #include "launcher/allocations/node_words.h"
 #include "launcher/job/host_list.h"
@@ -11,12 +12,18 @@
 namespace hvd::launch {
 namespace {
 
+// Returns true where the user has said how many tasks the job has. Slurm sets SLURM_TASKS_PER_NODE for all jobs, and it
+// counts the CPUs where nobody has: with --exclusive a node of 128 cores and 8 GPUs would get 128 ranks.
+bool are_tasks_said(const std::vector<std::string>& environment) {
+  return !value_in(environment, "SLURM_NTASKS").empty() || !value_in(environment, "SLURM_NPROCS").empty();
+}
+
 // How many ranks each node gets by Slurm's own words; empty: it has none that say more than one a node.
 Result<std::vector<int>> said_counts(const std::vector<std::string>& environment, std::size_t nodes,
                                      std::string& variable) {
-  for (const char* name : {"SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
+  for (const std::string name : {"SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
     const std::string text = value_in(environment, name);
-    if (text.empty()) {
+    if (text.empty() || (name == "SLURM_TASKS_PER_NODE" && !are_tasks_said(environment))) {
       continue;
     }
     auto counts = expand_task_counts(text);
@@ -28,8 +35,8 @@ Result<std::vector<int>> said_counts(const std::vector<std::string>& environment
       each.assign(nodes, each.front());
     }
     if (each.size() != nodes) {
-      return Error(Code::kInvalid, std::string(name) + " is '" + text + "', which speaks of " +
-                                       counted(each.size(), "node") + " where the job has " + std::to_string(nodes));
+      return Error(Code::kInvalid, name + " is '" + text + "', which speaks of " + counted(each.size(), "node") +
+                                       " where the job has " + std::to_string(nodes));
     }
     if (std::any_of(each.begin(), each.end(), [](int count) { return count > 1; })) {
       variable = name;
@@ -37,6 +44,41 @@ Result<std::vector<int>> said_counts(const std::vector<std::string>& environment
     }
   }
   return std::vector<int>();
+}
+
+// Returns true where srun has started this program several times. It starts the shell of `srun --pty` several times
+// too, and only the first one is the user's: hvdrun in it is there once.
+bool is_started_often(const Surroundings& here) {
+  const auto tasks = parse_number<int>(value_in(here.environment, contract::kSlurmStepSize), 0);
+  const bool is_in_shell = !value_in(here.environment, "SLURM_PTY_PORT").empty() &&
+                           value_in(here.environment, "SLURM_PROCID") == "0" && !here.is_task;
+  return tasks.value_or(0) > 1 && !is_in_shell;
+}
+
+// GPUs are a number of them as Slurm's variables have it: "8", "a100:8".
+struct Gpus {
+  std::string type;  // "a100:"; may be empty
+  int count = 0;     // 0: none said, or of several types
+};
+
+Gpus gpus_in(const std::vector<std::string>& environment, const char* name) {
+  const std::string text = value_in(environment, name);
+  const std::size_t begin = text.rfind(':') + 1;  // 0 where there is no colon
+  return {text.substr(0, begin), parse_number<int>(std::string_view(text).substr(begin), 0, 1 << 14).value_or(0)};
+}
+
+// Says which GPUs the job has, where a step does not get them all by itself: with --gpus-per-task one task on each
+// node, which is our agent, gets the GPUs of one task.
+void find_gpus(const std::vector<std::string>& environment, const std::vector<int>& tasks, Allocation& found) {
+  found.gpus = gpus_in(environment, "SLURM_GPUS").count;
+  const Gpus each = gpus_in(environment, "SLURM_GPUS_PER_TASK");
+  if (each.count == 0 || tasks.empty()) {
+    return;
+  }
+  found.gpus = each.count * std::accumulate(tasks.begin(), tasks.end(), 0);
+  if (std::equal(tasks.begin() + 1, tasks.end(), tasks.begin())) {  // a step asks for as many on each node
+    found.node_gpus = each.type + std::to_string(each.count * tasks.front());
+  }
 }
 
 }  // namespace
@@ -78,8 +120,8 @@ FoundAllocation find_slurm(const Surroundings& here) {
   if (const std::string parts = value_in(environment, "SLURM_HET_SIZE"); !parts.empty() && parts != "1") {
     return half_known(found, "it is heterogeneous (SLURM_HET_SIZE=" + parts + "), which hvdrun does not support");
   }
-  if (const auto tasks = parse_number<int>(value_in(environment, contract::kSlurmStepSize), 0); tasks && *tasks > 1) {
-    return half_known(found, "srun has started hvdrun " + std::to_string(*tasks) +
+  if (is_started_often(here)) {
+    return half_known(found, "srun has started hvdrun " + value_in(environment, contract::kSlurmStepSize) +
                                  " times; start it once, without srun, and it starts the ranks");
   }
   const std::string nodes = value_in(environment, "SLURM_JOB_NODELIST");
@@ -109,6 +151,7 @@ FoundAllocation find_slurm(const Surroundings& here) {
     found.slots_from = "-np";
   }
   found.slots_are_gpus = said.empty() && here.size == 0;
+  find_gpus(environment, said, found);
   return std::optional(std::move(found));
 }
 

@@ -18,19 +18,33 @@ constexpr const char* kSrun = "srun";
 constexpr std::string_view kNoBinding = "lacks support for cpu binding";
 
 // These variables stand for options of srun, and would be taken beside or instead of those given here: with
-// SLURM_NTASKS of the job, srun starts that many agents. The job's number and nodes are not among them.
-constexpr std::array<std::string_view, 20> kInputVariables = {
-    "SLURM_NTASKS",         "SLURM_NPROCS",        "SLURM_NTASKS_PER_NODE",
-    "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK",
-    "SLURM_GPUS_PER_TASK",  "SLURM_DISTRIBUTION",  "SLURM_GPU_BIND",
-    "SLURM_MPI_TYPE",       "SLURM_EXPORT_ENV",    "SLURM_LABELIO",
-    "SLURM_UNBUFFEREDIO",   "SLURM_STDINMODE",     "SLURM_STDOUTMODE",
-    "SLURM_STDERRMODE",     "SLURM_KILL_BAD_EXIT", "SLURM_EXACT",
-    "SLURM_HINT",           "SLURM_WAIT"};
+// SLURM_NTASKS of the job, srun starts that many agents; SRUN_CPUS_PER_TASK gives the agent of a node the CPUs of one
+// task. The job's number and nodes are not among them.
+constexpr std::array<std::string_view, 18> kInputVariables = {"SLURM_NPROCS",
+                                                              "SLURM_TASKS_PER_NODE",
+                                                              "SLURM_CPUS_PER_TASK",
+                                                              "SRUN_CPUS_PER_TASK",
+                                                              "SLURM_THREADS_PER_CORE",
+                                                              "SLURM_TRES_PER_TASK",
+                                                              "SLURM_GPUS_PER_TASK",
+                                                              "SLURM_DISTRIBUTION",
+                                                              "SLURM_MPI_TYPE",
+                                                              "SLURM_EXPORT_ENV",
+                                                              "SRUN_EXPORT_ENV",
+                                                              "SLURM_LABELIO",
+                                                              "SLURM_UNBUFFEREDIO",
+                                                              "SLURM_KILL_BAD_EXIT",
+                                                              "SLURM_EXACT",
+                                                              "SLURM_EXCLUSIVE",
+                                                              "SLURM_HINT",
+                                                              "SLURM_WAIT"};
+constexpr std::array<std::string_view, 4> kInputPrefixes = {"SLURM_NTASKS", "SLURM_CPU_BIND", "SLURM_GPU_BIND",
+                                                            "SLURM_STD"};
 
 bool is_input_variable(std::string_view name) {
-  return name.starts_with("SLURM_CPU_BIND") ||
-         std::find(kInputVariables.begin(), kInputVariables.end(), name) != kInputVariables.end();
+  return std::find(kInputVariables.begin(), kInputVariables.end(), name) != kInputVariables.end() ||
+         std::any_of(kInputPrefixes.begin(), kInputPrefixes.end(),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 }  // namespace
@@ -40,6 +54,7 @@ StepKind slurm_step() {
   kind.engine = "Slurm";
   kind.nodes_from = "SLURM_JOB_NODELIST";
   kind.command = srun_command;
+  kind.gpu_advice = "it gives all where the job asks for them by --gpus-per-node";
   kind.end_text = slurm_end_text;
   return kind;
 }
@@ -61,6 +76,9 @@ EngineCommand srun_command(const Placement& placement, const StepOptions& option
       kSrun,          "--nodes=" + nodes, "--ntasks=" + nodes,    "--ntasks-per-node=1", "--nodelist=" + names,
       "--overlap",    "--no-kill",        "--kill-on-bad-exit=0", "--mpi=none",          "--cpu-bind=none",
       "--export=ALL", "--input=all",      "--job-name=hvdrun"};
+  if (!options.node_gpus.empty()) {
+    command.argv.push_back("--gpus-per-node=" + options.node_gpus);
+  }
   const std::vector<std::string> program = call_words(options.agent_path, "slurm", place);
   command.argv.insert(command.argv.end(), program.begin(), program.end());
   for (const std::string& entry : options.environment) {
@@ -80,9 +98,11 @@ EngineFailure srun_failure(std::string_view output) {
     Code code;
     const char* advice;
   };
+  static constexpr const char* kStale =
+      "the job that SLURM_JOB_ID names is over: this is a stale environment; use a new shell, or --engine none";
   static constexpr std::array<Sign, 8> kSigns = {{
-      {"Invalid job id", Code::kInvalid, "the job that SLURM_JOB_ID names is over: this is a stale environment"},
-      {"Job has expired", Code::kInvalid, "the job that SLURM_JOB_ID names is over: this is a stale environment"},
+      {"Invalid job id", Code::kInvalid, kStale},
+      {"Job has expired", Code::kInvalid, kStale},
       {"Access/permission denied", Code::kInvalid, "is the job that SLURM_JOB_ID names another user's?"},
       {"not in this job", Code::kInvalid, "is SLURM_JOB_NODELIST that of the job?"},
       {"Required node not available", Code::kUnreachable, "a node of the job is down: see scontrol show job"},

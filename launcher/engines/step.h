@@ -17,6 +17,7 @@ struct StepOptions {
   std::string agent_path;                // the same on every node
   std::vector<std::string> environment;  // of hvdrun
   std::uint64_t open_files = 0;          // of hvdrun, as it was started
+  std::string node_gpus;                 // what it asks for on each node, as in "a100:8"; empty: what it gets unasked
 };
 
 struct StepKind {
@@ -26,6 +27,8 @@ struct StepKind {
   bool chooses_nodes = false;
   // One agent on each node of the placement; they call at the place.
   EngineCommand (*command)(const Placement&, const StepOptions&, const CallPlace&, const CallKey&) = nullptr;
+  // What to ask for where the agents count fewer GPUs than the job has; null: they always count all.
+  const char* gpu_advice = nullptr;
   // Returns what the environment says of the job's time limit, at so many seconds since 1970; null: it says nothing.
   std::string (*end_text)(const std::vector<std::string>& environment, long long now_s) = nullptr;
 };

@@ -34,6 +34,7 @@ StepGang::StepGang(EventLoop& loop, const JobSpec& job, StepKind kind, const Pla
       kind_(std::move(kind)),
       wanted_(placement),
       slots_are_gpus_(job.slots_are_gpus),
+      gpus_(placement.nodes.size() == job.hosts.size() ? job.engine_gpus : 0),
       log_(log) {}
 
 Result<void> StepGang::start(const JobSpec& job) {
@@ -43,6 +44,7 @@ Result<void> StepGang::start(const JobSpec& job) {
   options.agent_path = job.agent_path;
   options.environment = job.environment;
   options.open_files = job.open_files;
+  options.node_gpus = job.node_gpus;
   const std::string first = wanted_.nodes.front().host.name;
   const std::string last = wanted_.nodes.back().host.name;
   if (slots_are_gpus_ || !job.slots_from.empty()) {
@@ -99,6 +101,14 @@ void StepGang::finish() {
 }
 
 Result<CalledPlacement> StepGang::place_ranks(const std::vector<ReadyMessage>& facts) const {
+  std::size_t seen = 0;
+  for (const ReadyMessage& agent : facts) {
+    seen += agent.gpus.size();
+  }
+  if (seen > 0 && seen < static_cast<std::size_t>(gpus_) && kind_.gpu_advice != nullptr) {
+    tell(kind_.engine + " gives the ranks " + std::to_string(seen) + " of the job's " + std::to_string(gpus_) +
+         " GPUs; " + kind_.gpu_advice);
+  }
   return place_on_nodes(wanted_, kind_, slots_are_gpus_, facts);
 }
 

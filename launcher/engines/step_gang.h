@@ -34,6 +34,7 @@ class StepGang final : public Gang {
   const StepKind kind_;
   const Placement wanted_;
   const bool slots_are_gpus_;
+  const int gpus_;  // of the job, if the step has all of its nodes; 0: not known
   Log& log_;
   std::unique_ptr<Engine> step_;
   bool is_finishing_ = false;

@@ -149,6 +149,8 @@ struct JobSpec {
       false;  // kSlurm, kJsrun, kKubernetes: a node gets as many ranks as it has GPUs, which its agent counts
   std::string engine_job;  // kSlurm, kJsrun: the number of the job, and what its slots follow from
   std::string slots_from;
+  int engine_gpus = 0;       // kSlurm: how many GPUs the job has; 0: not known
+  std::string node_gpus;     // kSlurm: the GPUs that its step asks for on each node, as in "a100:8"; empty: none
   std::string requeued_job;  // Slurm's job, put back into its queue when a signal says that its time is over; or empty
   std::string allocation;    // what is said of the hosts that a batch system has given; empty: nothing
   int agent_port = 0;        // kKubernetes: where the agents call

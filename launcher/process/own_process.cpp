@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
+#include <string>
 #include <string_view>
 
 #include <limits.h>
@@ -29,6 +31,13 @@ std::string own_processor() {
   utsname name{};
   ::uname(&name);
   return name.machine;
+}
+
+std::string parent_name() {
+  std::ifstream file("/proc/" + std::to_string(::getppid()) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
 }
 
 Result<Fd> take_standard_input() {

@@ -15,6 +15,9 @@ Result<std::string> own_program();
 // Returns the processor of this machine, as `uname -m` says it: "x86_64". Thread: any.
 std::string own_processor();
 
+// Returns the name of the program that has started this one, as `ps -o comm` has it; empty: it is not told.
+std::string parent_name();
+
 // Takes standard input over: returns a descriptor for it, and puts /dev/null in its place. So programs that are started
 // later do not inherit it, and its writer learns when this descriptor is closed. Thread: one, before others read it.
 Result<Fd> take_standard_input();

@@ -254,7 +254,7 @@ def test_a_batch_script_s_output_is_the_ranks(slurm, marker, tmp_path):
     ({"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "n[1-"}, "SLURM_JOB_NODELIST is 'n[1-'", 240),
     ({"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "3"}, "SLURM_JOB_NUM_NODES says 3", 240),
     ({"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "n1", "SLURM_HET_SIZE": "2"}, "heterogeneous", 240),
-    ({"SLURM_JOB_ID": "99999", "SLURM_JOB_NODELIST": "n[1-2]"}, "stale environment", 240),
+    ({"SLURM_JOB_ID": "99999", "SLURM_JOB_NODELIST": "n[1-2]"}, "stale environment; use a new shell, or --engine none", 240),
 ])
 def test_a_half_known_job_is_refused_in_one_line(slurm, variables, words, code):
     done = slurm.run(HVDRUN, "-q", "true", environment=variables)

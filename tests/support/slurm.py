@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import time
 
@@ -27,9 +28,10 @@ def missing():
 
 
 class Slurm:
-    """`folder`: below a short path, since sockets stand in it."""
+    """`folder`: below a short path, since sockets stand in it. `gpus`: so many on each node, which no program can use.
+    `settings`: lines of its configuration that differ, by their names."""
 
-    def __init__(self, folder, nodes=4, cpus=4):
+    def __init__(self, folder, nodes=4, cpus=4, gpus=0, settings=None):
         self.folder = pathlib.Path(folder)
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         self.environment = {**os.environ, "PATH": os.environ["PATH"] + ":" + SBIN,
@@ -38,6 +40,8 @@ class Slurm:
             del self.environment[name]
         self.daemons = []
         self.cpus = cpus
+        self.gpus = gpus
+        self.settings = settings or {}
 
     def __enter__(self):
         try:
@@ -84,10 +88,24 @@ class Slurm:
             # On a busy machine a node that is slow is not down, and ranks that are told to end have time for it.
             f"SlurmdTimeout={PATIENCE}", f"BatchStartTimeout={PATIENCE}", "MessageTimeout=60", "KillWait=30",
         ]
+        lines = [line for line in lines if line.split("=")[0] not in self.settings]
+        lines += [f"{name}={value}" for name, value in self.settings.items()]
+        more = "RealMemory=4000 " if self.settings else ""
+        if self.gpus:
+            self.make_gpus()
+            lines.append("GresTypes=gpu")
+            more += f"Gres=gpu:{self.gpus} "
         for name, port in zip(self.names, ports[1:]):
-            lines.append(f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.cpus} State=UNKNOWN")
+            lines.append(f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.cpus} "
+                         f"{more}State=UNKNOWN")
         lines.append(f"PartitionName=all Nodes={','.join(self.names)} Default=YES State=UP")
         return "\n".join(lines) + "\n"
+
+    def make_gpus(self):
+        """Slurm wants device files, and these are /dev/null's."""
+        for number in range(self.gpus):
+            os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-{self.gpus - 1}]\n")
 
     def daemon(self, name, *arguments):
         log = open(self.folder / f"{name}.{len(self.daemons)}.out", "wb")

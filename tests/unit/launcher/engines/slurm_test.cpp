@@ -37,7 +37,9 @@ TEST_CASE("srun starts one agent on each node, and none of the job's variables m
   const Placement placement = place({{"n1", "", 0, 2}, {"n3", "", 0, 1}}, 0).value();
   StepOptions options;
   options.agent_path = "/opt/hvdrun-agent";
-  options.environment = with({"SLURM_NTASKS=6", "SLURM_CPU_BIND_TYPE=cores", "SLURM_EXPORT_ENV=NONE", "PATH=/bin"});
+  options.environment =
+      with({"SLURM_NTASKS=6", "SLURM_CPU_BIND_TYPE=cores", "SLURM_EXPORT_ENV=NONE", "PATH=/bin",
+            "SLURM_NTASKS_PER_GPU=1", "SRUN_CPUS_PER_TASK=8", "SLURM_THREADS_PER_CORE=1", "SLURM_EXCLUSIVE=1"});
   CallKey key;
   key.secret.fill(0xab);
   const EngineCommand command = srun_command(placement, options, CallPlace{"stack", {"10.0.0.1:5"}}, key);
@@ -53,7 +55,11 @@ TEST_CASE("srun starts one agent on each node, and none of the job's variables m
   CHECK(command.input == call_key_text(key) + "\n");
   for (const std::string& word : command.argv) {
     CHECK(word.find("abab") == std::string::npos);
+    CHECK(!word.starts_with("--gpus"));
   }
+  options.node_gpus = "a100:8";
+  const EngineCommand asking = srun_command(placement, options, CallPlace{"stack", {"10.0.0.1:5"}}, key);
+  CHECK(std::count(asking.argv.begin(), asking.argv.end(), "--gpus-per-node=a100:8") == 1);
 }
 
 TEST_CASE("what srun says becomes a code and an advice") {
