@@ -48,6 +48,9 @@ class Gang {
   void on_gone(std::function<void(const Error&)> handler);
   // The job is over: gives the engine time to end by itself. Call it when no session is left.
   virtual void finish() {}
+  // Returns what the engine has said of why it ended the agents, for the user of a job that has failed; empty: nothing.
+  // `was_told_to_end`: by a signal to hvdrun or an agent.
+  [[nodiscard]] virtual std::string last_words(bool /*was_told_to_end*/) const { return ""; }
 
  protected:
   // `count`: how many agents connect. `say` takes a line for the user.

@@ -54,6 +54,8 @@ StepKind slurm_step() {
   kind.engine = "Slurm";
   kind.nodes_from = "SLURM_JOB_NODELIST";
   kind.command = srun_command;
+  kind.end_reason = slurm_end_reason;
+  kind.told_to_end = "its processes were told to end, as by scancel or a time limit; scontrol show job says more";
   kind.gpu_advice = "it gives all where the job asks for them by --gpus-per-node";
   kind.end_text = slurm_end_text;
   return kind;
@@ -116,6 +118,16 @@ EngineFailure srun_failure(std::string_view output) {
     return output.find(sign.words) != std::string_view::npos;
   });
   return found == kSigns.end() ? EngineFailure{} : EngineFailure{found->code, found->advice};
+}
+
+std::string slurm_end_reason(std::string_view line) {
+  const auto has = [line](std::string_view words) { return line.find(words) != std::string_view::npos; };
+  // Slurm's two ways to watch the memory: its own count of a step's, and the kernel's limit.
+  if (has("memory limit") || has("oom_kill") || has("oom-kill") || has("OOM Killed")) {
+    return std::string(line) + "; ask Slurm for more memory, as in --mem=64G";
+  }
+  const bool is_end = (has("*** STEP ") && (has(" CANCELLED AT ") || has(" FAILED "))) || has("Node failure on ");
+  return is_end ? std::string(line) + "; scontrol show job says more" : "";
 }
 
 }  // namespace hvd::launch

@@ -5,6 +5,7 @@
 // environment has it.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "launcher/engines/step.h"
@@ -19,5 +20,8 @@ EngineCommand srun_command(const Placement& placement, const StepOptions& option
                            const CallKey& key);
 
 EngineFailure srun_failure(std::string_view output);
+
+// Returns what a line of srun's says of why Slurm ends the step, with what to try; empty: it says nothing of that.
+std::string slurm_end_reason(std::string_view line);
 
 }  // namespace hvd::launch

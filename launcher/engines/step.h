@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/engines/engine.h"
@@ -27,6 +28,11 @@ struct StepKind {
   bool chooses_nodes = false;
   // One agent on each node of the placement; they call at the place.
   EngineCommand (*command)(const Placement&, const StepOptions&, const CallPlace&, const CallKey&) = nullptr;
+  // Returns what a line of the command's says of why the batch system ends the agents; empty: it says nothing of that.
+  // Null: no line ever does.
+  std::string (*end_reason)(std::string_view line) = nullptr;
+  // What is said where it has ended them and no line says why; empty: nothing.
+  std::string told_to_end;
   // What to ask for where the agents count fewer GPUs than the job has; null: they always count all.
   const char* gpu_advice = nullptr;
   // Returns what the environment says of the job's time limit, at so many seconds since 1970; null: it says nothing.

@@ -34,6 +34,7 @@ StepGang::StepGang(EventLoop& loop, const JobSpec& job, StepKind kind, const Pla
       kind_(std::move(kind)),
       wanted_(placement),
       slots_are_gpus_(job.slots_are_gpus),
+      job_(job.engine_job),
       gpus_(placement.nodes.size() == job.hosts.size() ? job.engine_gpus : 0),
       log_(log) {}
 
@@ -58,15 +59,7 @@ Result<void> StepGang::start(const JobSpec& job) {
   }
   step_ = std::make_unique<Engine>(loop(), kind_.command(wanted_, options, place(), calls.key()));
   Engine::Handlers handlers;
-  handlers.on_line = [this](const std::string& line) {
-    if (is_finishing_) {
-      log_.write(LogLevel::kDebug, line);
-    } else if (quick_start_ != 0) {
-      held_lines_.push_back(line);
-    } else {
-      tell(line);  // srun's begin with "srun: "
-    }
-  };
+  handlers.on_line = [this](const std::string& line) { take_line(line); };
   quick_start_ = loop().after(kQuickStart, [this] {
     quick_start_ = 0;
     for (const std::string& line : std::exchange(held_lines_, {})) {
@@ -84,6 +77,19 @@ Result<void> StepGang::start(const JobSpec& job) {
   return step_->start(std::move(handlers));
 }
 
+void StepGang::take_line(const std::string& line) {
+  if (end_reason_.empty() && kind_.end_reason != nullptr) {
+    end_reason_ = kind_.end_reason(line);  // the first counts, since the others follow from it
+  }
+  if (is_finishing_) {
+    log_.write(LogLevel::kDebug, line);
+  } else if (quick_start_ != 0) {
+    held_lines_.push_back(line);
+  } else {
+    tell(line);  // srun's begin with "srun: "
+  }
+}
+
 StepGang::~StepGang() {
   loop().cancel(quick_start_);
 }
@@ -98,6 +104,12 @@ void StepGang::finish() {
     log_.write(LogLevel::kDebug, ran.error().message());
   }
   loop().cancel(timer);
+}
+
+std::string StepGang::last_words(bool was_told_to_end) const {
+  // Where the ranks end at once, the command has often ended before it could say anything.
+  const std::string reason = !end_reason_.empty() || !was_told_to_end ? end_reason_ : kind_.told_to_end;
+  return reason.empty() ? "" : kind_.engine + "'s job " + job_ + ": " + reason;
 }
 
 Result<CalledPlacement> StepGang::place_ranks(const std::vector<ReadyMessage>& facts) const {

@@ -24,22 +24,26 @@ class StepGang final : public Gang {
   ~StepGang() override;
   // Waits for the command, whose agents have ended: one that is killed would kill what is left of them without a word.
   void finish() override;
+  [[nodiscard]] std::string last_words(bool was_told_to_end) const override;
 
  private:
   StepGang(EventLoop& loop, const JobSpec& job, StepKind kind, const Placement& placement, Log& log,
            std::function<void(const std::string&)> say);
   [[nodiscard]] Result<CalledPlacement> place_ranks(const std::vector<ReadyMessage>& facts) const override;
   Result<void> start(const JobSpec& job);
+  void take_line(const std::string& line);
 
   const StepKind kind_;
   const Placement wanted_;
   const bool slots_are_gpus_;
-  const int gpus_;  // of the job, if the step has all of its nodes; 0: not known
+  const std::string job_;  // its number
+  const int gpus_;         // of the job, if the step has all of its nodes; 0: not known
   Log& log_;
   std::unique_ptr<Engine> step_;
   bool is_finishing_ = false;
   TimerId quick_start_ = 0;  // while it runs, the command's lines are held
   std::vector<std::string> held_lines_;
+  std::string end_reason_;
 };
 
 // Where the ranks are, once all agents have said on which node each is (ReadyMessage::host_name). `slots_are_gpus`:

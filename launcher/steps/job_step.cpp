@@ -137,6 +137,10 @@ Result<int> run_step(const JobStep& step) {
     gathering = gang.get();
     gang->finish();
     gathering = nullptr;
+    if (const std::string words = gang->last_words(owner.was_told_to_end());
+        !words.empty() && code.ok() && code.value() != 0) {
+      write_error_line("hvdrun: " + words);
+    }
   }
   note_requeue(owner.was_told_to_end());
   return code;

@@ -235,7 +235,11 @@ def test_a_cancelled_job_ends_and_its_ranks_are_told(slurm, marker, tmp_path):
     assert not wait_until_gone(marker)
     # Slurm signals the ranks itself, and the agent does: one of them may be told twice.
     assert set((tmp_path / "told").read_text().splitlines()) == {"told 0", "told 1"}
-    assert "hvdrun: " in (tmp_path / "out").read_text()
+    out = (tmp_path / "out").read_text()
+    last = next(line for line in reversed(out.splitlines()) if line.startswith("hvdrun: "))
+    assert last.startswith(f"hvdrun: Slurm's job {sent.stdout.strip()}: "), out
+    assert " CANCELLED AT " in last or ": its processes were told to end" in last, out
+    assert last.endswith("; scontrol show job says more")
 
 
 def test_a_batch_script_s_output_is_the_ranks(slurm, marker, tmp_path):

@@ -15,12 +15,14 @@ from patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(slurm_support.missing() is not None, reason=slurm_support.missing() or "")
 SHOW = ["sh", "-c", "echo $RANK $HOROVOD_HOSTNAME $CUDA_VISIBLE_DEVICES"]
+MEMORY = {"SelectTypeParameters": "CR_Core_Memory", "DefMemPerCPU": 200, "JobAcctGatherType": "jobacct_gather/linux",
+          "JobAcctGatherFrequency": 1, "JobAcctGatherParams": "OverMemoryKill"}
 
 
 @pytest.fixture(scope="module")
 def slurm():
     with tempfile.TemporaryDirectory(prefix="hvd-slurm-", dir="/tmp") as folder:
-        with slurm_support.Slurm(folder, nodes=2, gpus=2) as cluster:
+        with slurm_support.Slurm(folder, nodes=2, gpus=2, settings=MEMORY) as cluster:
             yield cluster
 
 
@@ -69,6 +71,15 @@ def test_options_that_the_user_s_own_srun_would_get_are_not_the_agents(job, vari
     done = job(["-N2", "--ntasks-per-node=2"], "env", variable, HVDRUN, "--no-tags", "sh", "-c",
                "scontrol show step $SLURM_JOB_ID.0 | grep -o ' CPUs=[0-9]*'")
     assert places(done) == [" CPUs=4"] * 4
+
+
+def test_a_step_that_takes_too_much_memory_is_told_in_slurm_s_words(job):
+    grow = "import os, time\nif os.environ['RANK'] == '1':\n    kept = b'x' * 600_000_000\ntime.sleep(1000)"
+    done = job(["-N2", "--mem=200"], HVDRUN, "/usr/bin/python3", "-c", grow)
+    assert done.returncode != 0
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("hvdrun: Slurm's job ") and "exceeded memory limit" in last, done.stderr
+    assert last.endswith("; ask Slurm for more memory, as in --mem=64G")
 
 
 def test_more_ranks_than_slurm_s_tasks_are_refused_with_what_to_ask_for(job):

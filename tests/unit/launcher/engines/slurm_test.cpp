@@ -69,6 +69,27 @@ TEST_CASE("what srun says becomes a code and an advice") {
   CHECK(srun_failure("something new").advice.empty());
 }
 
+TEST_CASE("why Slurm ends a step is read from what srun says") {
+  for (const char* line :
+       {"slurmstepd-n1: error: *** STEP 4.0 ON n1 CANCELLED AT 2026-11-27T07:12:35 DUE TO TIME LIMIT ***",
+        "slurmstepd-n1: error: *** STEP 4.0 ON n1 FAILED (non-zero exit code or other failure mode) ***",
+        "srun: error: Node failure on n4"}) {
+    CAPTURE(line);
+    CHECK(slurm_end_reason(line) == std::string(line) + "; scontrol show job says more");
+  }
+  for (const char* line : {"slurmstepd-n2: error: StepId=4.0 exceeded memory limit (18 > 10), being killed",
+                           "slurmstepd: error: Detected 1 oom_kill event in StepId=4.0. Some of the step tasks have "
+                           "been OOM Killed.",
+                           "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=4.0."}) {
+    CAPTURE(line);
+    CHECK(slurm_end_reason(line) == std::string(line) + "; ask Slurm for more memory, as in --mem=64G");
+  }
+  for (const char* line : {"srun: got SIGCONT", "srun: Job step aborted: Waiting up to 32 seconds", ""}) {
+    CAPTURE(line);
+    CHECK(slurm_end_reason(line).empty());
+  }
+}
+
 TEST_CASE("ranks are placed by the nodes' names, in whatever order the agents count") {
   const Placement wanted = place({{"n1", "", 0, 2}, {"n2", "", 0, 1}}, 0).value();
   CHECK(placed(place_on_nodes(wanted, slurm_step(), false, {agent_on("n2"), agent_on("n1")})) == "n1:2 n2:1 110");
