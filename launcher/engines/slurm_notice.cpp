@@ -68,7 +68,9 @@ Result<void> SlurmNotice::settle() {
     return Error(Code::kTimeout, "squeue does not answer");
   }
   return state_ == "RUNNING" ? Result<void>()
-                             : Result<void>(Error(Code::kCancelled, "Slurm says that it is " + state_));
+                             : Result<void>(Error(Code::kCancelled, "Slurm says that it is " + state_ +
+                                                                        ", and begins it anew by itself where it was "
+                                                                        "requeued or preempted"));
 }
 
 std::optional<SlurmTime> read_slurm_time(std::string_view line) {

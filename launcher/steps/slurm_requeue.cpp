@@ -12,8 +12,8 @@ bool is_to_go_back(const JobSpec& job, SlurmNotice& notice, Log& log) {
   }
   const auto settled = notice.settle();
   if (!settled.ok()) {
-    log.write(LogLevel::kWarning,
-              "Slurm's job " + job.requeued_job + " does not go back into the queue: " + settled.error().message());
+    log.write(LogLevel::kWarning, "hvdrun does not put Slurm's job " + job.requeued_job +
+                                      " back into the queue: " + settled.error().message());
   }
   return settled.ok();
 }
