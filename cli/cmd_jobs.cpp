@@ -165,7 +165,8 @@ Result<JobRecord> await_end(ServicePlace& place, const JobRecord& begun, FolderW
                             const std::function<Result<void>(const JobRecord&)>& look) {
   const bool is_slurm_s = !begun.engine_job.empty();
   if (is_slurm_s) {
-    HVD_TRY(watch.add(begun.output));  // hvdrun leaves its exit code there
+    // hvdrun leaves its exit code there. Where somebody has removed the folder, Slurm alone is asked.
+    static_cast<void>(watch.add(begun.output));
   }
   for (;;) {
     HVD_TRY_ASSIGN(const JobRecord job, place.again(begun));
@@ -213,6 +214,10 @@ Result<int> show_job(ServicePlace& place, const ServiceOptions& options) {
       std::cout << line << "\n";
     }
   }
+  if (job.state == ExecutionState::kQueued && !job.engine_job.empty()) {
+    const std::string reason = slurm_wait_reason(job);
+    std::cout << (reason.empty() ? "" : "\n" + reason + "\n");
+  }
   if (!job.error.code.empty()) {
     std::cout << "\n" << job.error.code << ": " << job.error.message << "\n" << job.error.details;
   }
@@ -233,7 +238,7 @@ Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
         const std::string end = last_line(job.error.details);
         std::cerr << end << (end.empty() ? "" : "\n");
       }
-      if (job.state == ExecutionState::kQueued) {  // again
+      if (job.state == ExecutionState::kQueued && job.engine_job.empty()) {  // again
         HVD_TRY_ASSIGN(const std::vector<std::string> lines, describe_waiting(place, job));
         for (const std::string& line : lines) {
           std::cerr << "hvdrun:   " << line << "\n";
@@ -288,6 +293,12 @@ Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
   if (job.nodes.empty()) {
     return Error(Code::kInvalid, "job " + job.name + " has no nodes yet");
+  }
+  if (!job.engine_job.empty()) {
+    return Error(Code::kInvalid, "job " + job.name +
+                                     " is Slurm's, and exec is for the service's own clusters; try: srun " +
+                                     "--overlap --jobid=" + job.engine_job.substr(job.engine_job.find(':') + 1) +
+                                     " --nodelist=" + job.nodes.front().name + " COMMAND");
   }
   const std::string wanted = options.node.empty() ? job.nodes.front().name : options.node;
   HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(job.cluster));

@@ -159,6 +159,11 @@ Result<int> submit_to_slurm(const CliOptions& options) {
   return 0;
 }
 
+void forget_status(const std::string& file) {
+  std::error_code ignored;
+  std::filesystem::remove(file, ignored);
+}
+
 void write_status(const std::string& file, int code) {
   // A reader finds the whole number or no file.
   const std::string beside = file + ".new";

@@ -27,6 +27,8 @@ Result<int> submit_to_slurm(const CliOptions& options);
 Result<int> plan_on_slurm(const CliOptions& options);
 // Leaves the exit code of a job that Slurm runs where the commands that ask for it look.
 void write_status(const std::string& file, int code);
+// Removes what an earlier run of the job has left there, before Slurm began it anew.
+void forget_status(const std::string& file);
 // Runs any other command of the service.
 Result<int> serve(const ServiceOptions& options);
 // Shows a running job until it ends, or once.

@@ -76,6 +76,9 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kRun:
       break;
   }
+  if (!options.status_file.empty()) {
+    hvd::cli::forget_status(options.status_file);
+  }
   const int code = code_of(hvd::cli::run_job(options), options.json);
   if (!options.status_file.empty()) {
     hvd::cli::write_status(options.status_file, code);

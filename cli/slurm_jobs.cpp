@@ -131,6 +131,13 @@ Result<void> refresh_slurm_jobs(ServicePlace& place, std::vector<JobRecord>& job
   return {};
 }
 
+std::string slurm_wait_reason(const JobRecord& job) {
+  const auto answer = answer_of({"squeue", "-h", "-o", "%r", "-j", number_of(job)});
+  const std::string said = answer.ok() ? answer.value() : "";
+  const std::string reason(trimmed(std::string_view(said).substr(0, said.find('\n'))));
+  return reason.empty() || reason == "None" ? "" : "it waits in Slurm's queue: " + reason;
+}
+
 Result<void> cancel_slurm_job(const JobRecord& job) {
   const auto answer = answer_of({"scancel", number_of(job)});
   return answer.ok() ? Result<void>() : Result<void>(answer.error().with_context("cannot stop job " + job.name));

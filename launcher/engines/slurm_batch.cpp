@@ -42,6 +42,20 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
+// One record follows one job, and submit returns when Slurm has it.
+Result<void> check_option(const std::string& option) {
+  const std::string_view name = std::string_view(option).substr(0, option.find('='));
+  const std::string_view letter = std::string_view(option).substr(0, 2);
+  if (name == "--array" || letter == "-a") {
+    return Error(Code::kInvalid, option + " makes several jobs of one, which hvdrun cannot follow: give sbatch the " +
+                                     "script that hvdrun plan shows, or submit them one by one");
+  }
+  if (name == "--wait" || letter == "-W") {
+    return Error(Code::kInvalid, option + " is for sbatch itself: hvdrun wait waits for a job");
+  }
+  return {};
+}
+
 bool is_number(std::string_view text) {
   return parse_number<std::int64_t>(text, 1).has_value();
 }
@@ -96,6 +110,7 @@ Result<std::string> batch_script(const SlurmBatch& batch) {
   HVD_TRY_ASSIGN(const std::string output, path_line("--output", batch.output));
   script += cwd + output;
   for (const std::string& option : batch.options) {  // the last of two equal options counts
+    HVD_TRY(check_option(option));
     HVD_TRY(add(option));
   }
   script += "exec";

@@ -1,12 +1,15 @@
 """hvdrun submit --engine slurm, and the commands that look after such a job, with a real Slurm of two nodes."""
 
 import json
+import shutil
+import subprocess
 import tempfile
 
 import pytest
 
 import slurm as slurm_support
-from hvdrun import HVDRUN
+from hvdrun import HVDRUN, read_until
+from patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(slurm_support.missing() is not None, reason=slurm_support.missing() or "")
 
@@ -67,6 +70,8 @@ def test_stop_ends_it_and_says_so(slurm, run):
     job = submit(run, "--nodes", 2, "--grace", 1, "sh", "-c", "echo up; exec sleep 1000")
     slurm.wait_for(lambda: run("logs", job["name"], code=None).stdout.count("up") == 2, "its ranks are not up")
     assert run("show", job["name"], "--field", "executionState").stdout.strip() == "running"
+    number = job["id"].removeprefix("slurm:")
+    assert f"try: srun --overlap --jobid={number} --nodelist=n1 COMMAND" in run("exec", job["name"], "true", code=240).stderr
     run("stop", job["name"])
     assert run("show", job["name"], "--field", "executionState").stdout.strip() == "failed"
     assert "was stopped" in run("wait", job["name"], code=143).stderr
@@ -75,9 +80,51 @@ def test_stop_ends_it_and_says_so(slurm, run):
     assert slurm.run("squeue", "-h", "-t", "RUNNING").stdout == ""
 
 
+def test_wait_goes_on_where_slurm_begins_the_job_anew(slurm, run, tmp_path):
+    """As after a preemption: the job is in the queue once more."""
+    gate = tmp_path / "gate"
+    script = f"echo up; until [ -e {gate} ]; do sleep 0.1; done"
+    job = submit(run, "--sbatch=--requeue", "--grace", 1, "sh", "-c", script)
+    slurm.wait_for(lambda: "up" in run("logs", job["name"], code=None).stdout, "its rank is not up")
+    waiting = subprocess.Popen([HVDRUN, "wait", job["name"]], env=slurm.environment, stderr=subprocess.PIPE, text=True)
+    read_until(waiting.stderr, "began to run")
+    number = job["id"].removeprefix("slurm:")
+    slurm.run("scontrol", "requeue", number)
+    read_until(waiting.stderr, "was queued")
+    gate.touch()
+    # Slurm would wait for two minutes. It kills a job that starts in the very second in which it has ended.
+    slurm.run("scontrol", "update", f"JobId={number}", "StartTime=now+3")
+    _, err = waiting.communicate(timeout=PATIENCE)
+    assert waiting.returncode == 0, err
+    assert "succeeded" in err
+
+
+def test_a_job_whose_folder_is_gone_can_be_stopped_and_removed(slurm, run):
+    job = submit(run, "--grace", 1, "sh", "-c", "echo up; exec sleep 1000")
+    slurm.wait_for(lambda: "up" in run("logs", job["name"], code=None).stdout, "its rank is not up")
+    shutil.rmtree(job["stdOutErrDirectory"])
+    run("stop", job["name"])
+    assert "was stopped" in run("wait", job["name"], code=143).stderr
+    run("rm", job["name"])
+    assert job["id"] not in run("ps", "--all").stdout
+
+
+def test_an_exit_code_of_an_earlier_start_is_forgotten(tmp_path):
+    status = tmp_path / "status"
+    status.write_text("243\n")
+    running = subprocess.Popen([HVDRUN, f"--status-file={status}", "-np", "1", "sh", "-c", "echo up; exec sleep 1000"],
+                               stdout=subprocess.PIPE, text=True)
+    read_until(running.stdout, "up")
+    assert not status.exists()
+    running.terminate()
+    running.communicate(timeout=PATIENCE)
+    assert status.read_text() == "143\n"
+
+
 def test_a_job_that_waits_is_queued_and_can_be_stopped(run):
     job = submit(run, "--sbatch=--hold", "true")
     assert run("show", job["name"], "--field", "executionState").stdout.strip() == "queued"
+    assert "it waits in Slurm's queue: JobHeldUser\n" in run("show", job["name"]).stdout
     run("stop", job["name"])
     assert "CANCELLED" in run("show", job["name"]).stdout
 
@@ -106,6 +153,7 @@ def test_the_plan_is_the_script_and_starts_nothing(run):
     (["submit", "--engine", "slurm", "-H", "a", "true"], "Slurm chooses the hosts"),
     (["submit", "--engine", "slurm"], "give either a command or -f FILE"),
     (["plan", "--sbatch=--hold", "true"], "--sbatch is for submit --engine slurm"),
+    (["submit", "--engine", "slurm", "--sbatch=--array=0-3", "true"], "--array=0-3 makes several jobs of one"),
     (["submit", "--engine", "slurm", "--name", "12", "true"], "not digits alone"),
 ])
 def test_what_cannot_be_submitted_is_one_line(run, words, message):

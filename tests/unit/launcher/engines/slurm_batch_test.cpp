@@ -60,6 +60,14 @@ TEST_CASE("what cannot stand in a script is refused") {
   CHECK(batch_script(job).error().message().find("is no option of sbatch on one line") != std::string::npos);
   job.options = {"partition=gpu"};
   CHECK(batch_script(job).error().message().find("--sbatch=--partition=gpu") != std::string::npos);
+  for (const char* option : {"--array=0-3", "--array", "-a0-3"}) {
+    job.options = {option};
+    CHECK(batch_script(job).error().message().find("makes several jobs of one") != std::string::npos);
+  }
+  for (const char* option : {"--wait", "-W"}) {
+    job.options = {option};
+    CHECK(batch_script(job).error().message().find("hvdrun wait waits for a job") != std::string::npos);
+  }
   job = batch();
   job.cwd = "/home/\"x";
   CHECK(batch_script(job).error().message().find("cannot stand in a script") != std::string::npos);
