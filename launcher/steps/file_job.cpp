@@ -15,7 +15,6 @@
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/mount_command.h"
-#include "launcher/report/json_reporter.h"
 #include "launcher/report/silent_reporter.h"
 #include "launcher/report/step_reporter.h"
 #include "launcher/state/exit_codes.h"
@@ -106,25 +105,18 @@ class FileJob {
     return {};
   }
 
-  void say(const std::string& text) const {
-    const LogLevel level = LogLevel::kWarning;
-    const std::string line =
-        job_.json_events ? json_log_line(level, text, std::chrono::system_clock::now) : "hvdrun: " + text;
-    write_error_line(line);
-  }
-
   void tell_notices() const {
     if (job_.quiet) {
       return;
     }
     for (const std::string& notice : notices_) {
-      say(notice);
+      say(job_, notice);
     }
     if (run_.job.container && run_.options.container == ContainerChoice::kNone) {
-      say("--container none: the job runs on its hosts, and not in " + run_.job.container->image);
+      say(job_, "--container none: the job runs on its hosts, and not in " + run_.job.container->image);
     }
     if (!kept_at_.empty()) {
-      say("what the job prints is kept in " + kept_at_);
+      say(job_, "what the job prints is kept in " + kept_at_);
     }
   }
 
@@ -393,11 +385,11 @@ class FileJob {
     for (const auto& [node, line] : left) {
       const std::string text = "cleaning up on " + run_.layout.nodes[static_cast<std::size_t>(node)].name + ": " + line;
       memory.say(node, text);
-      say(text);
+      say(job_, text);
     }
     for (const std::string& line : failure) {
       if (!memory.is_lost(nodes.front())) {
-        say("cleaning up: " + line + "; what is left of the job is in " + run_.root);
+        say(job_, "cleaning up: " + line + "; what is left of the job is in " + run_.root);
       }
     }
   }

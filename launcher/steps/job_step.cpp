@@ -139,7 +139,7 @@ Result<int> run_step(const JobStep& step) {
     gathering = nullptr;
     if (const std::string words = gang->last_words(owner.was_told_to_end());
         !words.empty() && code.ok() && code.value() != 0) {
-      write_error_line("hvdrun: " + words);
+      say(job, words);
     }
   }
   note_requeue(owner.was_told_to_end());

@@ -37,6 +37,11 @@ void write_error_line(std::string_view line) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
+void say(const JobSpec& job, const std::string& text) {
+  write_error_line(job.json_events ? json_log_line(LogLevel::kWarning, text, std::chrono::system_clock::now)
+                                   : "hvdrun: " + text);
+}
+
 std::unique_ptr<Log> log_of(const JobSpec& job, std::function<void(std::string_view)> write) {
   const LogLevel lowest = job.verbose ? LogLevel::kDebug : LogLevel::kWarning;
   if (job.json_events) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "launcher/job/job_spec.h"
@@ -15,6 +16,9 @@ namespace hvd::launch {
 
 // Writes to standard error where there is no job yet, or no longer one.
 void write_error_line(std::string_view line);
+
+// Says something where the job has no reporter: in words, or as an event.
+void say(const JobSpec& job, const std::string& text);
 
 // Diagnostics as the job wants them. `write` gets complete lines, without a newline.
 std::unique_ptr<Log> log_of(const JobSpec& job, std::function<void(std::string_view)> write);
