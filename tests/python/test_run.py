@@ -115,14 +115,28 @@ def test_an_exception_that_cannot_travel_is_told(hosts):
         horovod.run(work, num_proc=1, hosts=hosts and "elsewhere:1")
 
 
-@pytest.mark.parametrize("end, words", [("os._exit(3)", "exit code 3"), ("os.kill(os.getpid(), 9)", "SIGKILL"),
-                                        ("sys.exit(0)", "left no result")])  # fmt: skip
+@pytest.mark.parametrize("end, words", [
+    ("os._exit(3)", "exit code 3"), ("sys.exit(3)", "exit code 3"), ("os.kill(os.getpid(), 9)", "SIGKILL"),
+    ("os._exit(0)", "left no result: each ended with code 0 before its function returned"),
+    ("sys.exit(0)", r"the function called sys.exit\(\), which ends this rank without a result"),
+])  # fmt: skip
 def test_a_rank_that_ends_by_itself_is_an_error(hosts, end, words):
     def work():
         exec("import os, sys\n" + end)
 
     with pytest.raises(RuntimeError, match=words):
         horovod.run(work, num_proc=1, hosts=hosts and "elsewhere:1")
+
+
+def test_lines_that_nobody_can_take_do_not_stop_a_job(capfd):
+    class Refuses:
+        def write(self, text):
+            raise AttributeError("no room")
+
+    lines = "import sys; [print('x' * 1000) for _ in range(1000)]; print('end', file=sys.stderr)"  # more than a pipe holds
+    code, last = _job.run_to_end(_job.start([sys.executable, "-c", lines], dict(os.environ)), lambda line: line, Refuses())
+    assert (code, last) == (0, "end\n")
+    assert capfd.readouterr().err.count("horovod: what ranks print is lost: AttributeError: no room") == 1
 
 
 def test_what_is_too_large_for_other_hosts_is_refused():
@@ -179,6 +193,12 @@ def test_wrong_arguments():
             horovod.run(print, **wrong)
     with pytest.raises(TypeError, match="a function is needed, not 'train.py'; a script is started by hvdrun"):
         horovod.run("train.py", np=2)
+    with pytest.raises(TypeError, match=r"args must be a list or tuple of arguments, not 0.1; write args=\[0.1\]"):
+        horovod.run(print, args=(0.1), np=2)
+    with pytest.raises(TypeError, match="not 'one'"):
+        horovod.run(print, args="one", np=2)
+    with pytest.raises(TypeError, match=r"kwargs must be a dict of arguments by name, not \['a'\]"):
+        horovod.run(print, kwargs=["a"], np=2)
 
 
 @pytest.mark.parametrize("where", [

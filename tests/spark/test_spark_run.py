@@ -31,6 +31,14 @@ def test_results_come_in_rank_order_and_lines_are_tagged(spark, monkeypatch):
     assert sorted(out.getvalue().splitlines()) == ["[0]<stdout>:hello from 0", "[1]<stdout>:hello from 1"]
 
 
+def test_output_that_cannot_be_written_is_refused_first(tmp_path):
+    path = tmp_path / "out"
+    with pytest.raises(TypeError, match=r"stdout must be a file opened for text.*write stdout=open\(path, \"w\"\)"):
+        horovod.spark.run(here, num_proc=2, stdout=str(path))
+    with open(path, "wb") as file, pytest.raises(TypeError, match="stderr must be a file opened for text"):
+        horovod.spark.run(here, num_proc=2, stderr=file)
+
+
 def test_nothing_of_a_job_is_left_in_the_workers(spark):
     def names(_):
         return [name for name in os.environ if name.startswith(("HOROVOD_", "HVD_", "FROM_", "MASTER_")) or name == "RANK"]

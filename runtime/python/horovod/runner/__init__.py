@@ -114,6 +114,6 @@ def run(
         mpi_args=mpi_args,
         nics=interfaces,
         executable=executable,
-        run_func=_job.make_payload(func, tuple(args), dict(kwargs or {})),
+        run_func=_job.make_payload(func, args, kwargs),
     )
     return _job.run_arguments(arguments, _options.is_elastic(arguments)) or []

@@ -1,5 +1,6 @@
 """One job of horovod.run or horovodrun's arguments: starts hvdrun, passes on what it prints, and collects the results."""
 
+import io
 import json
 import os
 import pickle
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Any, Callable, Dict, IO, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, IO, Iterable, List, Mapping, Optional, Tuple, Union
 
 import cloudpickle
 
@@ -81,6 +82,7 @@ class _Pump(threading.Thread):
         self._source = source
         self._destination = destination
         self._take = take
+        self._has_told = False
         self.last: List[str] = []
         self.start()
 
@@ -94,6 +96,23 @@ class _Pump(threading.Thread):
                     getattr(self._destination, "flush", lambda: None)()
             except (OSError, ValueError):
                 pass  # closed: the job goes on, and its results are still wanted
+            except Exception as error:  # of somebody's own write()
+                self._tell_once(error)
+
+    def _tell_once(self, error: Exception) -> None:
+        if not self._has_told and sys.__stderr__ is not None:
+            self._has_told = True
+            print(f"horovod: what ranks print is lost: {type(error).__name__}: {error}", file=sys.__stderr__)
+
+
+def check_stream(name: str, stream: Any) -> None:
+    """TypeError where what ranks print cannot be written to it."""
+    if stream is None or (hasattr(stream, "write") and not isinstance(stream, (io.RawIOBase, io.BufferedIOBase))):
+        return
+    raise TypeError(
+        f"{name} must be a file opened for text, or another object with write(text), not {stream!r}; "
+        f'write {name}=open(path, "w")'
+    )
 
 
 def _stop(process: subprocess.Popen) -> None:
@@ -174,10 +193,16 @@ def raise_first_failure(failures: List[Dict[str, Any]], last_words: str) -> None
     raise error from remote
 
 
-def make_payload(func: Callable[..., Any], args: Tuple, kwargs: Dict[str, Any]) -> bytes:
+def make_payload(func: Callable[..., Any], args: Optional[Iterable[Any]], kwargs: Optional[Mapping[str, Any]]) -> bytes:
     """Returns what the ranks are sent. TypeError names what cannot be called or pickled."""
     if not callable(func):
         raise TypeError(f"a function is needed, not {func!r}; a script is started by hvdrun: hvdrun -np 2 python train.py")
+    # Somebody who writes args=(0.1) or args="text" means one argument.
+    if isinstance(args, (str, bytes)) or not isinstance(args, (Iterable, type(None))):
+        raise TypeError(f"args must be a list or tuple of arguments, not {args!r}; write args=[{args!r}] for one argument")
+    if not isinstance(kwargs, (Mapping, type(None))):
+        raise TypeError(f"kwargs must be a dict of arguments by name, not {kwargs!r}")
+    args, kwargs = () if args is None else tuple(args), dict(kwargs or {})
     try:
         call = _pickling.dumps((func, args, kwargs))
     except Exception as error:
@@ -250,7 +275,8 @@ def results_of(who: str, replies: List[Optional[bytes]], code: int, last_words: 
         raise_first_failure(failures, last_words)
     missing = [rank for rank, answer in enumerate(answers) if answer is None]
     if code or missing:
-        what = f"hvdrun ended with exit code {code}" if code else f"ranks {missing} left no result"
+        gone = f"ranks {missing} left no result: each ended with code 0 before its function returned, as os._exit(0) does"
+        what = f"hvdrun ended with exit code {code}" if code else gone
         raise RuntimeError(f"{who}: {what}\n{last_words}")
     # Results are unpickled last. A module that one needs may be missing here, and that is no failure of the job.
     return [pickle.loads(answer["result"]) for answer in answers]

@@ -9,6 +9,7 @@ import traceback
 import cloudpickle
 
 from horovod.common import _failure
+from horovod.runner._called import call as call_function
 from horovod.runner._exchange import Reply, receive
 
 
@@ -21,7 +22,7 @@ def main() -> int:
         paths, call = pickle.loads(payload)
         sys.path += [path for path in paths if path not in sys.path]
         func, args, kwargs = pickle.loads(call)
-        result = cloudpickle.dumps(func(*args, **kwargs))
+        result = cloudpickle.dumps(call_function(func, args, kwargs))
         reply.check_size(result)
     except Exception as error:
         # It brings what only the side that starts jobs needs, which would cost each rank's start a sixth of its time.

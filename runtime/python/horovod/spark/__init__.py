@@ -85,7 +85,7 @@ def run(
             exception, if there is one by then, as its cause.
     """
     from horovod.runner import _launch
-    from horovod.runner._job import RemoteTraceback, make_payload
+    from horovod.runner._job import RemoteTraceback, check_stream, make_payload
     from horovod.spark import _job, _session
 
     if extra_mpi_args:
@@ -93,6 +93,8 @@ def run(
     if use_mpi:
         text = "horovod.spark.run: use_mpi changes nothing: Spark starts the ranks, and libhvd's own links connect them"
         warnings.warn(text, stacklevel=2)
+    check_stream("stdout", stdout)
+    check_stream("stderr", stderr)
     if env is not None and not isinstance(env, dict):
         raise ValueError(f"env must be a dict of variables, not {type(env).__name__}")
     if launcher not in _job.LAUNCHERS:
@@ -126,7 +128,7 @@ def run(
         executable=executable,
         is_local=session.is_local,
         largest_result=session.largest_result,
-        payload=make_payload(fn, tuple(args), dict(kwargs or {})),
+        payload=make_payload(fn, args, kwargs),
     )
     for attempt in range(restarts + 1):
         session = _session.active(gpus_per_process or 0)
