@@ -143,6 +143,55 @@ def test_an_exit_code_of_a_rank_is_told(executor):
         ranks.run(lambda: sys.exit(7) if os.environ["HOROVOD_RANK"] == "1" else threading.Event().wait())
 
 
+@pytest.mark.parametrize("leave, told", [(os._exit, "rank 1 on .* ended in the middle of a call"),
+                                         (sys.exit, r"the function called sys\.exit\(\)")])  # fmt: skip
+def test_a_rank_that_ends_in_order_in_a_call_is_named_and_its_place_is_free(cluster, leave, told):
+    ranks = RayExecutor(settings(), **TWO)
+    ranks.start()
+    with pytest.raises(RuntimeError, match=told):
+        ranks.run(lambda: leave(0) if os.environ["HOROVOD_RANK"] == "1" else threading.Event().wait())
+    everything_is_free()
+
+
+def test_an_elastic_rank_that_nobody_starts_again_is_named(executor):
+    ranks = executor(min_workers=2, elastic_timeout=2)
+    with pytest.raises(RuntimeError, match="rank 1 on .* was not started again: a rank has not called after 2 s"):
+        ranks.run(lambda: os._exit(0) if os.environ["HOROVOD_RANK"] == "1" else None)
+
+
+def test_a_result_that_cannot_be_made_here_is_no_failure_of_the_ranks(executor):
+    class OnlyThere:
+        def __reduce__(self):
+            return __import__("importlib").import_module, ("a_module_of_the_ranks",)
+
+    ranks = executor(**TWO)
+    with pytest.raises(RuntimeError, match="cannot give the results here: .*No module named 'a_module_of_the_ranks'"):
+        ranks.run(OnlyThere)
+    assert ranks.run(place) == [(0, 2, 0, 2), (1, 2, 1, 2)]
+
+
+def test_a_cancelled_task_of_ray_ends_its_ranks(cluster, tmp_path):
+    import ray
+
+    def waits(folder):
+        (folder / os.environ["HOROVOD_RANK"]).write_text(str(os.getpid()))
+        threading.Event().wait()
+
+    @ray.remote(num_cpus=0)
+    def trains(settings, folder):
+        ranks = RayExecutor(settings, num_workers=2)
+        ranks.start()
+        ranks.run(waits, args=[folder])
+
+    call = trains.remote(settings(), tmp_path)
+    wait_until(lambda: len([file for file in tmp_path.iterdir() if file.read_text()]) == 2)
+    ray.cancel(call)
+    with pytest.raises(ray.exceptions.RayError):
+        ray.get(call, timeout=PATIENCE)
+    wait_until(lambda: not any(is_alive(int(file.read_text())) for file in tmp_path.iterdir()))
+    everything_is_free()
+
+
 def test_a_class_that_raises_ends_the_start(executor, cluster):
     class Fails:
         def __init__(self):
@@ -198,6 +247,8 @@ def test_ranks_run_in_the_callers_placement_group(cluster):
     @ray.remote
     class Caller:
         def run(self, settings):
+            with pytest.raises(ValueError, match="room for 3 of 4 ranks, each with 1 CPU: its bundles are 1 CPU, 1 CPU, 1 CPU"):
+                RayExecutor(settings, num_workers=4).start()
             ranks = RayExecutor(settings, num_workers=2)
             ranks.start()
             try:

@@ -19,10 +19,12 @@ _WHO = "horovod.ray.RayExecutor"
 # The time in seconds for hvdrun to end after it has been told to, or after a rank has failed. It ends ranks that do not
 # listen by force before that.
 _END_S = 60.0
-# The time in seconds in which hvdrun learns from the agents of an actor that this has died.
+# The time in seconds in which hvdrun learns from the agents that an actor has died, or that a rank has failed.
 _AGENTS_WORD_S = 2.0
 # How often it looks whether hvdrun still runs, in seconds, while the ranks start.
 _LOOK_S = 0.5
+# The time in seconds for a call to end after its rank has.
+_SETTLE_S = 10.0
 
 
 class _Launched(threading.Thread):
@@ -62,17 +64,26 @@ class _Launched(threading.Thread):
             except Exception as error:
                 # Where hvdrun has a connection to the agents, it knows by itself which rank this has met.
                 self.join(_AGENTS_WORD_S)
-                self._tell(f"an actor of Ray has ended: {_reason(error)}")
+                self._tell(f"an actor of Ray has ended: {reason_of(error)}")
                 return
 
 
-def _reason(error: Exception) -> str:
-    """One line."""
+def reason_of(error: Exception) -> str:
+    """One line that says why a call of Ray failed."""
     if isinstance(error, ray.exceptions.RayTaskError):
         return str(error.cause)
     if isinstance(error, ray.exceptions.RayActorError):
         return "the process of the actor has died"
     return str(error).partition("\n")[0] or type(error).__name__
+
+
+def settle(asked: List[Any]) -> None:
+    """Takes what other ranks' calls came to, once the job is over; Ray logs errors that nobody takes."""
+    for each in asked:
+        try:
+            ray.get(each, timeout=_SETTLE_S)
+        except Exception:
+            pass  # a consequence of what is raised already
 
 
 class Adapter:
@@ -96,10 +107,11 @@ class Adapter:
             self._start_ranks(environment, settings)
             if make is not None:
                 ray.get(self.ask("make", make, self._params.ranks))
-        except Exception:
+        except Exception as error:
             try:
-                self.explain()
+                self.explain(reason_of(error))
             finally:
+                settle(self._last)
                 self.shutdown()
             raise
         except BaseException:  # Ctrl-C
@@ -112,7 +124,8 @@ class Adapter:
             # A thread of its own for each rank keeps the order of its calls.
             groups = {"agents": 1, **{f"rank{number}": 1 for number in range(place.seats)}}
             actor = ray.remote(concurrency_groups=groups)(_node.Node).options(**place.options)
-            self._actors.append(actor.remote(place.seats, params.gpus_per_worker, params.elastic_restarts > 0))
+            patience_s = params.elastic_timeout if params.elastic_restarts else None
+            self._actors.append(actor.remote(place.seats, params.gpus_per_worker, patience_s))
 
     def _start_ranks(self, environment: Dict[str, str], settings: Dict[str, str]) -> None:
         params, timeout_s = self._params, self._settings.timeout_s
@@ -120,7 +133,7 @@ class Adapter:
             networks = ray.get([actor.network.remote() for actor in self._actors], timeout=timeout_s)
         except ray.exceptions.GetTimeoutError as error:
             raise TimeoutError(
-                f"Ray has not started {len(self._actors)} actors after {timeout_s:g} s, though it has reserved their places; "
+                f"Ray has not started {len(self._actors)} actors after {timeout_s:g} s {self.strategy.where}; "
                 "see Ray's logs, or allow more with create_settings(timeout_s=...)"
             ) from error
         launch = Launch(
@@ -148,7 +161,7 @@ class Adapter:
                 ray.get(done)
             except Exception as error:
                 self._launched.join(_AGENTS_WORD_S)
-                self._launched.end(f"the ranks of an actor have not started: {_reason(error)}")
+                self._launched.end(f"the ranks of an actor have not started: {reason_of(error)}")
                 raise
         if pending:
             raise RuntimeError(f"{_WHO}: hvdrun has ended before the ranks had started")
@@ -184,14 +197,15 @@ class Adapter:
         self._last = [method.remote(number, kind.encode(), given) for method, number in asked]
         return self._last
 
-    def explain(self) -> None:
-        """After a failure: raises what came first in the job, once this has ended. Returns when the job knows of none."""
+    def explain(self, why: str) -> None:
+        """After a failure of a call, in one line: ends the job, and raises what came first in it. It returns where no job ran."""
         launched = self._launched
         if launched is None:
             return
-        launched.join(_END_S)
+        # hvdrun knows by itself of a rank that has failed. For one that has ended in order it would wait for the others.
+        launched.join(_AGENTS_WORD_S)
         if launched.is_alive():
-            launched.end("the job does not end after a failure")
+            launched.end(why)
         if launched.error is not None:
             raise launched.error
         if launched.outcome is not None:
@@ -200,13 +214,20 @@ class Adapter:
     def shutdown(self) -> None:
         """Ends the ranks, and gives back what Ray has reserved. Ranks that still call a function are stopped."""
         launched = self._launched
-        if launched is not None and launched.is_alive():
-            is_idle = not self._last or not ray.wait(self._last, num_returns=len(self._last), timeout=0)[1]
-            if is_idle and self._seats:
-                self._ask("stop", b"", self._params.ranks)
-                launched.join(_END_S)
-            launched.end(f"{_WHO}.shutdown() was called")
-        for actor in self._actors:
-            ray.kill(actor)
-        self._actors, self._seats, self._launched = [], {}, None
-        self.strategy.release()
+        try:
+            if launched is not None and launched.is_alive():
+                if self._seats and self._is_idle():
+                    self._ask("stop", b"", self._params.ranks)
+                    launched.join(_END_S)
+                launched.end(f"{_WHO}.shutdown() was called")
+            for actor in self._actors:
+                ray.kill(actor)
+        finally:
+            self._actors, self._seats, self._launched, self._last = [], {}, None, []
+            self.strategy.release()
+
+    def _is_idle(self) -> bool:
+        try:
+            return not self._last or not ray.wait(self._last, num_returns=len(self._last), timeout=0)[1]
+        except (Exception, KeyboardInterrupt):  # in a task of Ray that was cancelled, each wait raises
+            return False

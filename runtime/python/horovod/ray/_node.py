@@ -44,8 +44,8 @@ class Answer:
 class _Seat:
     """One agent, and the rank that it runs. Its methods but run_agent() are called on one thread."""
 
-    def __init__(self, is_elastic: bool) -> None:
-        self._is_elastic = is_elastic
+    def __init__(self, elastic_timeout_s: Optional[float]) -> None:
+        self._elastic_timeout_s = elastic_timeout_s  # None: a rank that fails is not started again
         self._key = secrets.token_hex(32)
         self._name = f"hvd-ray-{secrets.token_hex(16)}"
         self._listener = socket.socket(socket.AF_UNIX)
@@ -67,15 +67,14 @@ class _Seat:
         finally:
             self._end.close()
 
-    def connect(self, patience_s: Optional[float]) -> None:
-        """Waits for the rank, as long as its agent runs if `patience_s` is None. ConnectionError: it has not called."""
-        deadline = None if patience_s is None else time.monotonic() + patience_s
+    def connect(self, patience_s: float) -> None:
+        """Waits for the rank, as long as its agent runs. ConnectionError: it has not called."""
+        deadline = time.monotonic() + patience_s
         waiting = select.poll()
         for part in (self._listener, self._over):
             waiting.register(part, select.POLLIN)
         while True:
-            left = None if deadline is None else max(0.0, 1000 * (deadline - time.monotonic()))
-            ready = {number for number, _ in waiting.poll(left)}
+            ready = {number for number, _ in waiting.poll(max(0.0, 1000 * (deadline - time.monotonic())))}
             if self._listener.fileno() not in ready:
                 raise ConnectionError(
                     f"its agent has ended{self._failure}" if ready else f"a rank has not called after {patience_s:g} s"
@@ -110,21 +109,26 @@ class _Seat:
         while True:
             try:
                 answer = self._ask(kind, payload)
-                if answer[0] != ERROR or not self._is_elastic:
+                if answer[0] != ERROR or self._elastic_timeout_s is None:
                     return answer
                 failed = answer
             except OSError as error:
-                if not self._is_elastic:
-                    raise ConnectionError(f"rank {self.rank} on {os.uname().nodename} is gone: {error}") from error
+                if self._elastic_timeout_s is None:
+                    raise ConnectionError(
+                        f"rank {self.rank} on {os.uname().nodename} ended in the middle of a call; unless hvdrun tells why, its "
+                        "function called os._exit(0) instead of returning"
+                    ) from error
             # The agent starts the rank again, or ends.
             try:
-                self.connect(None)
+                self.connect(self._elastic_timeout_s)
                 if kind != MAKE and self._made and self._ask(MAKE, self._made)[0] == ERROR:
                     continue
             except OSError as error:
                 if failed is not None:
                     return failed
-                raise ConnectionError(f"rank {self.rank} on {os.uname().nodename} is gone: {error}") from error
+                raise ConnectionError(
+                    f"rank {self.rank} on {os.uname().nodename} ended in the middle of a call, and was not started again: {error}"
+                ) from error
 
     def _ask(self, kind: bytes, payload: bytes) -> Tuple[bytes, bytes]:
         self._stream.send(kind + b" " + payload)
@@ -135,8 +139,8 @@ class _Seat:
 class Node:
     """The actor. Calls for one rank come on one thread, in their order."""
 
-    def __init__(self, seats: int, gpus: int, is_elastic: bool) -> None:
-        self._seats = [_Seat(is_elastic) for _ in range(seats)]
+    def __init__(self, seats: int, gpus: int, elastic_timeout_s: Optional[float]) -> None:
+        self._seats = [_Seat(elastic_timeout_s) for _ in range(seats)]
         self._gpus = gpus
 
     def network(self) -> str:

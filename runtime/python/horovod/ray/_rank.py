@@ -11,6 +11,7 @@ from typing import Any
 import cloudpickle
 
 from horovod.ray._stream import KEY, SOCKET, Stream
+from horovod.runner._called import call as call_function
 
 # What an actor asks for, and what a rank answers: the first word of a message.
 MAKE, RUN, EXECUTE, STOP = b"make", b"run", b"execute", b"stop"
@@ -48,4 +49,4 @@ def _call(kind: bytes, payload: bytes, made: Any) -> Any:
     paths, call = pickle.loads(payload)
     sys.path += [path for path in paths if path not in sys.path]
     func, args, kwargs = pickle.loads(call)
-    return func(made, *args, **kwargs) if kind == EXECUTE else func(*args, **kwargs)
+    return call_function(func, (made, *args) if kind == EXECUTE else args, kwargs)

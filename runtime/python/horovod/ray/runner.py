@@ -12,9 +12,6 @@ from horovod.runner.common._absent import absent_class
 # How many ranks may be started again after a failure, where reset_limit gives no number.
 _ELASTIC_RESTARTS = 3
 
-# The time in seconds for a call to end after its rank has.
-_SETTLE_S = 10.0
-
 Coordinator = absent_class("horovod.ray.runner.Coordinator")
 
 
@@ -163,7 +160,7 @@ class RayExecutor:
             raise ValueError('RayExecutor.start: Ray is not connected; call ray.init() first, or ray.init("auto") in a cluster')
         make = None
         if executable_cls is not None:
-            make = make_payload(executable_cls, tuple(executable_args or ()), dict(executable_kwargs or {}))
+            make = make_payload(executable_cls, executable_args, executable_kwargs)
         self.shutdown()
         self._is_remote = ray.util.client.ray.is_connected()
         make_adapter = ray.remote(Adapter).remote if self._is_remote else Adapter
@@ -197,13 +194,13 @@ class RayExecutor:
             RuntimeError: a rank was killed or ended by itself, an actor died, ...; with hvdrun's report.
         """
         _refuse(callbacks)
-        return self._results("run", make_payload(fn, tuple(args or ()), dict(kwargs or {})))
+        return self._results("run", make_payload(fn, args, kwargs))
 
     def run_remote(
         self, fn: Callable[..., Any], args: Optional[List[Any]] = None, kwargs: Optional[Dict[str, Any]] = None
     ) -> List[Any]:
         """As run(), without waiting: Ray's references to the results, in rank order. Later calls wait for this one."""
-        return self._ask("ask", "run", make_payload(fn, tuple(args or ()), dict(kwargs or {})), self._params.ranks)
+        return self._ask("ask", "run", make_payload(fn, args, kwargs), self._params.ranks)
 
     def execute(self, fn: Callable[[Any], Any], callbacks: Optional[List[Callable[[Any], None]]] = None) -> List[Any]:
         """As run(), with each rank's object of executable_cls (None where start() had no class) as the argument of `fn`."""
@@ -246,6 +243,8 @@ class RayExecutor:
     def _results(self, kind: str, payload: bytes, ranks: Optional[int] = None) -> List[Any]:
         import ray
 
+        from horovod.ray._adapter import reason_of, settle
+
         asked = self._ask("ask", kind, payload, ranks or self._params.ranks)
         pending = asked
         try:
@@ -253,26 +252,22 @@ class RayExecutor:
                 done, pending = ray.wait(pending, num_returns=1)
                 ray.get(done)  # raises what failed
             return ray.get(asked)
-        except Exception:
+        except ray.exceptions.RaySystemError as error:  # the ranks have done their part, and stay
+            raise RuntimeError(
+                f"RayExecutor: Ray cannot give the results here: {reason_of(error)}; if a module is missing, install it in "
+                "the driver's Python too, or return plain numbers, lists and arrays"
+            ) from error
+        except Exception as error:
             try:
-                self._ask("explain")
+                self._ask("explain", reason_of(error))
             finally:
-                _settle(asked)
+                settle(asked)
+                self._ask("shutdown")  # others may need what Ray has reserved
             raise
         except BaseException:  # Ctrl-C
             self.shutdown()
+            settle(asked)
             raise
-
-
-def _settle(asked: List[Any]) -> None:
-    """Takes what other ranks' calls came to, once the job is over; Ray logs errors that nobody takes."""
-    import ray
-
-    for each in asked:
-        try:
-            ray.get(each, timeout=_SETTLE_S)
-        except Exception:
-            pass  # a consequence of what is raised already
 
 
 # Executors whose ranks run. Those that are left when Python ends are shut down before Ray is.

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any, Dict, List, NamedTuple, Tuple
 
+_LARGER_GROUP = "Give it a bundle for each rank beside the caller's, or pass use_current_placement_group=False"
+
 
 class Params(NamedTuple):
     """What RayExecutor was asked for, checked."""
@@ -28,11 +30,20 @@ def create_placement_group(
     ready, _ = ray.wait([group.ready()], timeout=pg_timeout)
     if not ready:
         ray.util.remove_placement_group(group)
+        nodes = sum(1 for node in ray.nodes() if node["Alive"])
+        each = ", each on a node of its own" if pg_strategy == "STRICT_SPREAD" else ""
         raise TimeoutError(
-            f"Ray has not reserved {num_bundles} times {_text(resources_per_bundle)} ({pg_strategy}) after {pg_timeout:g} s; "
-            f"free now: {_text(ray.available_resources())}. Ask for fewer workers, or give the cluster more nodes"
+            f"Ray has not reserved {num_bundles} times {_text(resources_per_bundle)} ({pg_strategy}{each}) after "
+            f"{pg_timeout:g} s; free now: {_text(ray.available_resources())}, of {_text(ray.cluster_resources())} on "
+            f"{nodes} node{'s' if nodes != 1 else ''}. Ask for fewer workers, shut down what holds the rest, or give the "
+            "cluster more nodes"
         )
     return group, bundles
+
+
+def _room(bundle: Dict[str, float], needed: Dict[str, float], most: int) -> int:
+    """For how many ranks a bundle is large enough, `most` at most."""
+    return min([most, *(int(bundle.get(name, 0) / amount) for name, amount in needed.items() if amount)])
 
 
 def _text(resources: Dict[str, float]) -> str:
@@ -56,15 +67,26 @@ class Strategy:
         self._params = params
         self._created_placement_group = False
         self.placement_group: Any = None
+        self.where = "though it has reserved their places"  # of the actors, for errors
 
     def reserve(self) -> List[Place]:
-        """The places of the actors, in the order of their ranks. TimeoutError as create_placement_group."""
+        """The places of the actors, in the order of their ranks.
+
+        TimeoutError as create_placement_group. ValueError: the caller's placement group is too small."""
         import ray
 
         params = self._params
         current = ray.util.get_current_placement_group() if params.use_current_placement_group else None
         if current is not None:
+            needed = self._resources(1)
+            room = sum(_room(bundle, needed, params.ranks) for bundle in current.bundle_specs)
+            if room < params.ranks:
+                raise ValueError(
+                    f"the caller's placement group has room for {room} of {params.ranks} ranks, each with {_text(needed)}: its "
+                    f"bundles are {', '.join(_text(bundle) for bundle in current.bundle_specs)}. {_LARGER_GROUP}"
+                )
             self.placement_group = current
+            self.where = f"in the caller's placement group, of which the caller may use a part. {_LARGER_GROUP}"
             return [self._place(1, -1) for _ in range(params.ranks)]
         bundles, seats = (params.num_hosts, params.num_workers_per_host) if params.num_hosts else (params.ranks, 1)
         kind = "STRICT_SPREAD" if params.num_hosts else "PACK"
