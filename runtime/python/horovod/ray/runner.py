@@ -227,9 +227,12 @@ class RayExecutor:
         _started.discard(self)
         self.adapter = None
 
-    def _ask(self, name: str, *arguments: Any) -> Any:
+    def _check_started(self) -> None:
         if self.adapter is None:
             raise RuntimeError("RayExecutor: there are no ranks; call start() first, and again after shutdown()")
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        self._check_started()
         method = getattr(self.adapter, name)
         if not self._is_remote:
             return method(*arguments)
@@ -245,9 +248,10 @@ class RayExecutor:
 
         from horovod.ray._adapter import reason_of, settle
 
-        asked = self._ask("ask", kind, payload, ranks or self._params.ranks)
-        pending = asked
+        self._check_started()
+        asked: List[Any] = []
         try:
+            pending = asked = self._ask("ask", kind, payload, ranks or self._params.ranks)
             while pending:
                 done, pending = ray.wait(pending, num_returns=1)
                 ray.get(done)  # raises what failed
