@@ -39,6 +39,19 @@ def test_output_that_cannot_be_written_is_refused_first(tmp_path):
         horovod.spark.run(here, num_proc=2, stderr=file)
 
 
+def test_a_task_of_spark_cannot_start_a_job(spark):
+    def why_not(_):
+        import horovod.spark as jobs
+
+        try:
+            return str(jobs.run(print, num_proc=1))
+        except ValueError as error:
+            return str(error)
+
+    (told,) = spark.sparkContext.parallelize([0], 1).map(why_not).collect()
+    assert "call it on the driver, not in a task of Spark" in told
+
+
 def test_nothing_of_a_job_is_left_in_the_workers(spark):
     def names(_):
         return [name for name in os.environ if name.startswith(("HOROVOD_", "HVD_", "FROM_", "MASTER_")) or name == "RANK"]

@@ -25,9 +25,11 @@ def active(gpus_per_task: int = 0) -> "Session":
 
     `gpus_per_task`: how many GPUs each task of its stages asks for; 0: what the cluster's settings say."""
     try:
-        from pyspark import SparkContext
+        from pyspark import SparkContext, TaskContext
     except ImportError as error:
         raise ValueError("horovod.spark needs pyspark, which is not installed here: pip install pyspark") from error
+    if TaskContext.get() is not None:
+        raise ValueError("horovod.spark starts its own tasks, so call it on the driver, not in a task of Spark")
     # This case comes first: remote("local[2]") has a SparkContext in this process too, which belongs to its server.
     remote = _connect_session()
     if remote is not None:
