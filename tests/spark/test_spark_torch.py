@@ -111,6 +111,8 @@ def test_a_run_is_continued_and_is_then_as_if_it_had_never_ended(spark, frame, s
     assert "run run is continued at epoch 2 step 0" in capsys.readouterr().out
     assert second.getHistory()[:2] == first.getHistory() and len(second.getHistory()) == 3
     assert_same_weights(weights(whole), weights(second))
+    with pytest.raises(ValueError, match="run_id='run' exists, and its checkpoint is of another model or optimizer"):
+        estimator(store, run_id="run", epochs=4, model=torch.nn.Sequential(torch.nn.Linear(4, 2))).fit(frame)
 
 
 def test_a_run_is_continued_at_the_very_step(spark, frame, store):

@@ -81,8 +81,14 @@ class Trainer:
         self._passes = 0
 
     def _continue_from(self, state: Dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
-        self._model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
+        try:
+            self._model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"run_id={self._plan.run_id!r} exists, and its checkpoint is of another model or optimizer; give a run_id of "
+                f"its own to this one: {error}"
+            ) from error
         self._history = list(state["history"])
         # Another number of ranks divides the rows differently, so an epoch that was interrupted starts again.
         self._epoch, self._step = state["epoch"], state["step"] if state["size"] == hvd.size() else 0
