@@ -83,11 +83,11 @@ TEST_CASE("a log level has the names that scripts give it") {
   const std::pair<const char*, LogLevel> named[] = {{"trace", LogLevel::kDebug},  {"Info", LogLevel::kInfo},
                                                     {"WARN", LogLevel::kWarning}, {"WARNING", LogLevel::kWarning},
                                                     {"FATAL", LogLevel::kError},  {"OFF", LogLevel::kError}};
-  for (const auto& [name, level] : named) {
-    CAPTURE(name);
-    const auto config = config_of({{"HOROVOD_LOG_LEVEL", name}});
+  for (const auto& each : named) {
+    CAPTURE(each.first);
+    const auto config = config_of({{"HOROVOD_LOG_LEVEL", each.first}});
     REQUIRE(config.ok());
-    CHECK(config.value().log_level == level);
+    CHECK(config.value().log_level == each.second);
   }
 }
 
