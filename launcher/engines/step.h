@@ -33,7 +33,7 @@ struct StepKind {
   std::string (*end_reason)(std::string_view line) = nullptr;
   // What is said where it has ended them and no line says why; empty: nothing.
   std::string told_to_end;
-  // What to ask for where the agents count fewer GPUs than the job has; null: they always count all.
+  // Tells the user what to ask for where the agents count fewer GPUs than the job has; null: they always count all.
   const char* gpu_advice = nullptr;
   // Returns what the environment says of the job's time limit, at so many seconds since 1970; null: it says nothing.
   std::string (*end_text)(const std::vector<std::string>& environment, long long now_s) = nullptr;
