@@ -9,6 +9,7 @@
 #include "runtime/algo/row_layout.h"
 #include "runtime/core/float16.h"
 #include "tests/multi/thread_job.h"
+#include "tests/support/sanitizers.h"
 
 using namespace hvd;
 using namespace hvd::test;
@@ -355,11 +356,7 @@ TEST_CASE("and so it does over connections that are encrypted") {
 
 TEST_CASE("a million elements of each type come out right by each operation on each number of ranks") {
   // The thread sanitizer watches each access; what it looks for, it finds with fewer.
-#if defined(__SANITIZE_THREAD__)
-  static constexpr std::size_t kMany = 10'003;
-#else
-  static constexpr std::size_t kMany = 1'000'003;
-#endif
+  static constexpr std::size_t kMany = kHasThreadSanitizer ? 10'003 : 1'000'003;
   for (const Nodes& nodes :
        {Nodes{1}, Nodes{2}, Nodes{3}, Nodes{4}, Nodes{7}, Nodes{8}, Nodes{1, 1}, Nodes{3, 1}, Nodes{2, 2}}) {
     CAPTURE(text_of(nodes));

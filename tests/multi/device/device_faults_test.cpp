@@ -3,15 +3,12 @@
 
 #include "tests/multi/device/device_job.h"
 #include "tests/multi/device/device_steps.h"
+#include "tests/support/sanitizers.h"
 
 namespace hvd::test {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr int kTimes = 1;
-#else
-constexpr int kTimes = 2;  // the first call fails, and the second
-#endif
+constexpr int kTimes = kHasThreadSanitizer ? 1 : 2;  // the first call fails, and the second
 
 // What comes of a call that fails, once.
 enum class Then {

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/multi/engine/engine_job.h"
+#include "tests/support/sanitizers.h"
 
 namespace {
 
@@ -16,12 +17,7 @@ std::atomic<long> allocations = 0;
 }  // namespace
 
 // A sanitizer has the memory, and nothing is counted: then the steps only run.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HVD_HAS_SANITIZER 1
-#endif
-#endif
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(HVD_HAS_SANITIZER)
+#if !HVD_HAS_ASAN && !HVD_HAS_TSAN
 extern "C" {
 void* __libc_malloc(std::size_t bytes);                       // NOLINT(bugprone-reserved-identifier): glibc's own
 void* __libc_calloc(std::size_t count, std::size_t bytes);    // NOLINT(bugprone-reserved-identifier)

@@ -14,6 +14,7 @@
 #include "runtime/base/open_files.h"
 #include "runtime/io/byte_channel.h"
 #include "runtime/io/socket.h"
+#include "tests/support/sanitizers.h"
 
 using namespace hvd;  // NOLINT(google-build-using-namespace)
 
@@ -56,13 +57,11 @@ struct Turning {
 }  // namespace
 
 TEST_CASE("connections that cannot be taken for want of descriptors are told once, and taken when they can") {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  MESSAGE(
-      "SKIPPED the sanitizer needs descriptors too: it looks at an object through a pipe before it trusts its type");
-  return;
-#endif
-#endif
+  if (test::kHasAddressSanitizer) {
+    MESSAGE(
+        "SKIPPED the sanitizer needs descriptors too: it looks at an object through a pipe before it trusts its type");
+    return;
+  }
   const Turning turning;
   const Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
   const SocketAddress address = SocketAddress::local_of(listener.get()).value();
