@@ -14,6 +14,9 @@ pytestmark = pytest.mark.skipif(not os.access(HVDRUN, os.X_OK), reason="hvdrun i
 SIZE = 3
 STEPS = list(range(12))
 
+# Weights of about 1 are added up in another order; what is left near 0 has their rounding.
+FLOAT32 = 4e-7
+
 
 def train(tmp_path, kind, *flags, size=SIZE, script=SCRIPT):
     """The end of the job, and what its ranks have reported."""
@@ -52,7 +55,7 @@ def test_training_goes_on_with_restarted_ranks(tmp_path, weight, kind, begun, en
     assert done.returncode == 0, done.stderr
     for report in reports:
         assert report["seen"] == STEPS, "each step is made once"
-        assert report["weight"] == pytest.approx(weight)
+        assert report["weight"] == pytest.approx(weight, abs=FLOAT32)
     assert reports[1]["begun"] == begun
     lines = re.findall(r"^hvdrun: rank (\d) on \w+ \(pid \d+\) (.*); it is started again \(restart (\d) of 5\)$",
                        done.stderr, re.M)  # fmt: skip
@@ -91,7 +94,7 @@ def test_the_others_go_on_at_once_when_ranks_are_lost(tmp_path, weight, kind, le
     assert done.returncode == 0, done.stderr
     for place, rank in enumerate(left):
         assert reports[rank]["seen"] == STEPS, "each step is made once"
-        assert reports[rank]["weight"] == pytest.approx(weight)
+        assert reports[rank]["weight"] == pytest.approx(weight, abs=FLOAT32)
         assert reports[rank]["ranks"] == [place, len(left), place, len(left)]
         assert reports[rank]["sizes"] == [3] * 5 + [len(left)] * 7
         print(f"{kind}: rank {rank} paused for {reports[rank]['pause']:.3f} s")
@@ -103,7 +106,7 @@ def test_a_rank_that_comes_back_is_taken_in_while_the_others_train(tmp_path, wei
     assert done.returncode == 0, done.stderr
     for place, rank in enumerate([0, 2, 1]):
         assert reports[rank]["seen"] == STEPS
-        assert reports[rank]["weight"] == pytest.approx(weight)
+        assert reports[rank]["weight"] == pytest.approx(weight, abs=FLOAT32)
         assert reports[rank]["ranks"][:2] == [place, 3], "who comes later stands behind those who have stayed"
         assert reports[rank]["sizes"] == [3] * 5 + [2] + [3] * 6
     assert reports[1]["begun"] == [6]
