@@ -47,10 +47,12 @@ EndActions EndOfJob::fail(const Error& cause, int by) {
     return {};
   }
   over_ = Error(Code::kLostPeer, cause.message());
-  EndActions actions = actions_of(PassOn{cause.message()}, CloseJob{false});
+  EndActions actions = actions_of(PassOn{cause.message()});
+  // First, since a program may end as soon as an operation is refused.
   if (cause.code() == Code::kLostPeer && !is_leaving_) {
-    actions.emplace_back(std::in_place_type<TellAgent>, TellAgent{by, cause.message(), false});
+    actions.emplace_back(TellAgent{by, cause.message()});
   }
+  actions.emplace_back(CloseJob{false});
   actions.emplace_back(CloseOutput{});
   return actions;
 }
@@ -70,12 +72,10 @@ EndActions EndOfJob::shut_down(int by_rank) {
   }
   is_orderly_ = true;
   over_ = shut_down_by(by_rank);
-  EndActions actions = actions_of(CloseJob{true});
-  if (!is_leaving_) {
-    actions.emplace_back(std::in_place_type<TellAgent>, TellAgent{by_rank, over_->message(), true});
+  if (is_leaving_) {
+    return actions_of(CloseJob{true}, FailPending{});
   }
-  actions.emplace_back(FailPending{});
-  return actions;
+  return actions_of(TellOnceNoticed{by_rank, over_->message()}, CloseJob{true}, TellIfPending{}, FailPending{});
 }
 
 void EndOfJob::on_goodbye(int rank) {

@@ -41,12 +41,16 @@ struct CloseJob {           // refuses operations and drops the steps that were 
 struct TellAgent {  // reports that this rank only follows another failure, to the launcher, which looks for the first
   int by = -1;
   std::string cause;
-  bool only_if_pending = false;  // the program learns of the end only through operations that it waits for
 };
-struct CloseOutput {};  // nothing is sent any more
-struct FailPending {};  // no collective is running, so pending operations fail at once
-using EndAction =
-    std::variant<AwaitCause, AwaitOthers, AskToLeave, PassOn, CloseJob, TellAgent, CloseOutput, FailPending>;
+struct TellOnceNoticed {  // the same, when the program learns of the end: an operation is refused from now on, or ...
+  int by = -1;
+  std::string cause;
+};
+struct TellIfPending {};  // ... is pending now
+struct CloseOutput {};    // nothing is sent any more
+struct FailPending {};    // no collective is running, so pending operations fail at once
+using EndAction = std::variant<AwaitCause, AwaitOthers, AskToLeave, PassOn, CloseJob, TellAgent, TellOnceNoticed,
+                               TellIfPending, CloseOutput, FailPending>;
 using EndActions = std::vector<EndAction>;
 
 class EndOfJob {

@@ -107,7 +107,11 @@ Result<void> EngineCore::submit(std::span<OpRef> ops) {
     op->asked_at = asked_at;
   }
   HVD_TRY(devices_->plane().mark(ops));
-  return queue_->push(ops);
+  auto pushed = queue_->push(ops);
+  if (!pushed.ok() && pushed.error().code() == Code::kLostPeer) {
+    ending_->note_refused();
+  }
+  return pushed;
 }
 
 bool EngineCore::try_quick(const SetPlace& set, int process_set, const QuickOp& op) {

@@ -1,5 +1,6 @@
 #include "runtime/engine/job_ending.h"
 
+#include <utility>
 #include <variant>
 
 namespace hvd {
@@ -83,9 +84,38 @@ void JobEnding::act(const CloseJob& action) {
 }
 
 void JobEnding::act(const TellAgent& action) {
-  if (parts_.store != nullptr && !(action.only_if_pending && parts_.pending.empty())) {
+  if (parts_.store != nullptr) {
     parts_.store->tell({FailureNews::Kind::kOver, action.by, 0, one_line(action.cause)});
   }
+}
+
+void JobEnding::act(const TellOnceNoticed& action) {
+  const std::lock_guard lock(mu_);
+  untold_ = {FailureNews::Kind::kOver, action.by, 0, one_line(action.cause)};
+}
+
+void JobEnding::act(const TellIfPending&) {
+  if (parts_.store == nullptr || parts_.pending.empty()) {
+    return;
+  }
+  if (const auto news = take_untold()) {
+    parts_.store->tell(*news);
+  }
+}
+
+// It returns when the agent has been told: the program may end at once, and its end must not come first.
+void JobEnding::note_refused() {
+  if (parts_.store == nullptr) {
+    return;
+  }
+  if (const auto news = take_untold()) {
+    parts_.store->tell_apart(*news);
+  }
+}
+
+std::optional<FailureNews> JobEnding::take_untold() {
+  const std::lock_guard lock(mu_);
+  return std::exchange(untold_, std::nullopt);
 }
 
 void JobEnding::act(const CloseOutput&) {

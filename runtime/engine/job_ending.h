@@ -1,6 +1,9 @@
 // JobEnding carries out what EndOfJob decides: it passes the cause on, refuses operations, and fails what is pending.
-// It keeps the two timers, and the watch for the agent's notice. Thread: engine only.
+// It keeps the two timers, and the watch for the agent's notice. Thread: engine only, but for note_refused().
 #pragma once
+
+#include <mutex>
+#include <optional>
 
 #include "runtime/base/log.h"
 #include "runtime/coordinate/pending_ops.h"
@@ -50,11 +53,15 @@ class JobEnding {
   // After the end, when no collective uses their memory any more: fails what is pending, and says goodbye if it is
   // time.
   void finish();
+  // The program learns by an operation, which is refused, that the job is over. Thread: any (mutex mu_).
+  void note_refused();
   [[nodiscard]] bool is_finished() const { return end_.is_finished(parts_.source.channel().is_finished()); }
 
  private:
   void carry_out(const EndActions& actions);
   void fail_pending();
+  // Returns the news of TellOnceNoticed, once.
+  [[nodiscard]] std::optional<FailureNews> take_untold();
   void on_notice();
   // These carry out one action each.
   void act(const AwaitCause& action);
@@ -63,6 +70,8 @@ class JobEnding {
   void act(const PassOn& action);
   void act(const CloseJob& action);
   void act(const TellAgent& action);
+  void act(const TellOnceNoticed& action);
+  void act(const TellIfPending& action);
   void act(const CloseOutput& action);
   void act(const FailPending& action);
 
@@ -70,6 +79,9 @@ class JobEnding {
   EndOfJob end_;
   WatchId notice_watch_ = 0;
   TimerId cause_timer_ = 0;
+  // guarded by mu_
+  std::mutex mu_;
+  std::optional<FailureNews> untold_;
 };
 
 }  // namespace hvd

@@ -29,6 +29,11 @@ class MpiStore final : public Store {
       news_->tell(news);
     }
   }
+  void tell_apart(const FailureNews& news) const override {
+    if (news_ != nullptr) {
+      news_->tell_apart(news);
+    }
+  }
   std::optional<Notice> poll_notice() override { return news_ == nullptr ? std::nullopt : news_->poll_notice(); }
 
  private:

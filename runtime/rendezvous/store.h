@@ -57,6 +57,9 @@ class Store {
   // Sends the report to the agent that started the ranks, if there is one. Does not block, so that a failing rank can
   // go on to end.
   virtual void tell(const FailureNews& /*news*/) {}
+  // The same, whatever the thread that owns the store does. Blocks while the agent takes it, for a second at most.
+  // Thread: any.
+  virtual void tell_apart(const FailureNews& /*news*/) const {}
 
  protected:
   Store() = default;

@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kAgentGone = "the agent of this node is gone";
 constexpr const char* kAgentDeaf = "the agent of this node does not read what is sent to it";
 constexpr int kInterruptEveryMs = 100;
+constexpr Duration kTellTime = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -29,8 +30,8 @@ Result<std::unique_ptr<StoreClient>> StoreClient::connect(const std::string& soc
     const Error why = fd.error().with_context("the agent of this node does not answer");
     return why.code() == Code::kTimeout ? why : Error(Code::kNotFound, why.message());
   }
-  std::unique_ptr<StoreClient> client(new StoreClient(std::move(fd).value()));
-  HVD_TRY(client->greet(token, rank, deadline));
+  std::unique_ptr<StoreClient> client(new StoreClient(std::move(fd).value(), {socket_path, token, rank}));
+  HVD_TRY(client->greet(deadline));
   return client;
 }
 
@@ -45,7 +46,8 @@ Result<void> StoreClient::tell_once(const std::string& socket_path, const std::s
                   deadline);
 }
 
-StoreClient::StoreClient(Fd fd) : fd_(std::move(fd)), owner_(::getpid()), decoder_(store_wire::kSpec) {}
+StoreClient::StoreClient(Fd fd, Caller caller)
+    : fd_(std::move(fd)), caller_(std::move(caller)), owner_(::getpid()), decoder_(store_wire::kSpec) {}
 
 StoreClient::~StoreClient() {
   if (is_welcome_ && !is_closed_ && ::getpid() == owner_) {
@@ -55,9 +57,10 @@ StoreClient::~StoreClient() {
   }
 }
 
-Result<void> StoreClient::greet(const std::string& token, int rank, Deadline deadline) {
+Result<void> StoreClient::greet(Deadline deadline) {
+  const int rank = caller_.rank;
   ByteWriter hello;
-  hello.text(token).i32(rank);
+  hello.text(caller_.token).i32(rank);
   const std::string frame = make_frame(store_wire::kSpec, store_wire::kHello, hello.str());
   const std::string what = "greeting the agent of this node as rank " + std::to_string(rank);
   if (auto sent = send_all(fd_.get(), as_bytes(frame), deadline); !sent.ok()) {
@@ -233,6 +236,14 @@ void StoreClient::tell(const FailureNews& news) {
   if (sent > 0 && static_cast<std::size_t>(sent) < frame.size()) {
     is_closed_ = true;  // half a frame was sent, so the agent could not parse anything after it
     end(kAgentDeaf);
+  }
+}
+
+void StoreClient::tell_apart(const FailureNews& news) const {
+  if (::getpid() == owner_) {
+    // Best effort, as tell().
+    [[maybe_unused]] const auto told =
+        tell_once(caller_.socket_path, caller_.token, caller_.rank, news, Deadline::after(kTellTime));
   }
 }
 

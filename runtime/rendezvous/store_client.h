@@ -38,6 +38,7 @@ class StoreClient final : public Store {
   [[nodiscard]] int notice_fd() const override { return fd_.get(); }
   std::optional<Notice> poll_notice() override;
   void tell(const FailureNews& news) override;
+  void tell_apart(const FailureNews& news) const override;
   [[nodiscard]] bool has_changed() const override { return has_changed_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool is_growing() const override { return is_growing_.load(std::memory_order_relaxed); }
   // The place in the generation that has taken this process in; nothing: the one it was started with.
@@ -49,8 +50,15 @@ class StoreClient final : public Store {
     std::vector<std::string> values;
   };
 
-  explicit StoreClient(Fd fd);
-  Result<void> greet(const std::string& token, int rank, Deadline deadline);
+  // How the agent is reached, and who calls.
+  struct Caller {
+    std::string socket_path;
+    std::string token;
+    int rank = -1;
+  };
+
+  StoreClient(Fd fd, Caller caller);
+  Result<void> greet(Deadline deadline);
   // Reads what has arrived, without waiting, and stores it in the members below.
   void pump();
   void take_frame(const Frame& frame);
@@ -63,6 +71,7 @@ class StoreClient final : public Store {
 
   // constant after construction
   Fd fd_;
+  const Caller caller_;
   pid_t owner_;
   // one thread at a time
   FrameDecoder decoder_;

@@ -47,8 +47,9 @@ def test_an_exception_that_the_program_itself_prints_fails_nothing():
     assert (done.code, done.report[-1:]) == (0, [line for line in done.report if "succeeded" in line]), done.err
 
 
-def test_ranks_that_give_up_by_an_exit_code_are_not_the_cause_either():
-    done = run("sys.exit", 1, 3, None, *GRACE, words=["others-exit"])
+@pytest.mark.parametrize("how", ["exit", "exit-late"])
+def test_ranks_that_give_up_by_an_exit_code_are_not_the_cause_either(how):
+    done = run("sys.exit", 1, 3, None, *GRACE, words=[how])
     assert (done.named, done.code) == (1, 3), done.err
     assert "2 other ranks failed because of it" in done.report[-1]
 

@@ -1,7 +1,7 @@
 """Ranks that reduce until one of them, FAILING, fails in the way HOW after its second time; the others then fail because of it.
 
 It tells when it failed, for who measures how soon hvdrun says so. With a third argument the others catch what they get, and
-end by an exit code.
+end by an exit code: "exit" when they wait for the one that fails, "exit-late" when they come to the operation after its end.
 """
 
 import array
@@ -54,6 +54,8 @@ plan = _lib.Plan(_lib.ALLREDUCE, _lib.FLOAT32, (4,), "gradient")
 for step in range(1 << 62):
     if basics.rank() == failing and step == 2:
         fail(how)
+    if sys.argv[3:] == ["exit-late"] and step == 2:
+        time.sleep(0.5)  # sleeps: what their runtimes learn by themselves cannot be seen from here
     status = plan.execute(given.buffer_info()[0], sums.buffer_info()[0])
     if status and len(sys.argv) > 3:
         sys.exit(f"gave up: {_lib.last_error()}")

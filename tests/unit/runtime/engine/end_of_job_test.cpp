@@ -30,8 +30,13 @@ std::string text_of(const CloseJob& action) {
   return action.is_orderly ? "close in order" : "close";
 }
 std::string text_of(const TellAgent& action) {
-  return "tell agent" + std::string(action.only_if_pending ? " if pending" : "") + " by " + std::to_string(action.by) +
-         ": " + action.cause;
+  return "tell agent by " + std::to_string(action.by) + ": " + action.cause;
+}
+std::string text_of(const TellOnceNoticed& action) {
+  return "tell once noticed by " + std::to_string(action.by) + ": " + action.cause;
+}
+std::string text_of(const TellIfPending& /*action*/) {
+  return "tell if pending";
 }
 std::string text_of(const CloseOutput& /*action*/) {
   return "close output";
@@ -57,8 +62,9 @@ TEST_CASE("a connection that breaks is a suspicion, and becomes the cause when n
   CHECK(texts_of(end.on_link_end(3, lost("rank 3 closed its connection"))) == Texts{"await cause 1000"});
   CHECK(end.is_suspicious());
   CHECK_FALSE(end.over().has_value());
-  CHECK(texts_of(end.on_cause_due()) == Texts{"pass on rank 3 closed its connection", "close",
-                                              "tell agent by 3: rank 3 closed its connection", "close output"});
+  CHECK(texts_of(end.on_cause_due()) == Texts{"pass on rank 3 closed its connection",
+                                              "tell agent by 3: rank 3 closed its connection", "close",
+                                              "close output"});
   REQUIRE(end.over().has_value());
   CHECK(end.over()->message() == "rank 3 closed its connection");
   CHECK(end.error_of("x").message() == "rank 3 closed its connection");
@@ -68,7 +74,7 @@ TEST_CASE("the agent's notice is a better cause than the connection that broke b
   EndOfJob end(1, 4);
   static_cast<void>(end.on_link_end(3, lost("rank 3 closed its connection")));
   CHECK(texts_of(end.on_notice("rank 3 was killed by SIGKILL")) ==
-        Texts{"pass on rank 3 was killed by SIGKILL", "close", "tell agent by -1: rank 3 was killed by SIGKILL",
+        Texts{"pass on rank 3 was killed by SIGKILL", "tell agent by -1: rank 3 was killed by SIGKILL", "close",
               "close output"});
   // The timer may fire in the same turn of the loop.
   CHECK(end.on_cause_due().empty());
@@ -106,7 +112,7 @@ TEST_CASE("a link that breaks the protocol ends the job at once") {
 TEST_CASE("the cause that another rank has sent is passed on, and the agent is told that this rank only follows") {
   EndOfJob end(0, 3);
   CHECK(texts_of(end.on_abort("rank 2: out of memory")) ==
-        Texts{"pass on rank 2: out of memory", "close", "tell agent by -1: rank 2: out of memory", "close output"});
+        Texts{"pass on rank 2: out of memory", "tell agent by -1: rank 2: out of memory", "close", "close output"});
 }
 
 TEST_CASE("a rank that said goodbye may close its connection") {
@@ -133,8 +139,8 @@ TEST_CASE("a rank that leaves asks for it, runs what was decided, and waits for 
 
 TEST_CASE("the others learn who left, and the agent learns it if the program waits for something") {
   EndOfJob end(0, 3);
-  CHECK(texts_of(end.shut_down(2)) ==
-        Texts{"close in order", "tell agent if pending by 2: Horovod has been shut down by rank 2", "fail pending"});
+  CHECK(texts_of(end.shut_down(2)) == Texts{"tell once noticed by 2: Horovod has been shut down by rank 2",
+                                            "close in order", "tell if pending", "fail pending"});
   CHECK(end.error_of("x").code() == Code::kLostPeer);
   CHECK(end.error_of("x").message() == "Horovod has been shut down by rank 2 before all ranks took part in 'x'");
   CHECK_FALSE(end.is_finished(true));  // its own program has not left

@@ -291,17 +291,22 @@ TEST_CASE("a rank tells of a failure on the connection that it has, and on one o
   CHECK(FailureNews::decode(over.body).value().by == 2);
 
   const FailureNews news{FailureNews::Kind::kEnds, -1, 1, "ValueError: no"};
+  const auto check_visit = [&] {
+    agent.accept();
+    const Frame visit = agent.receive();
+    CHECK(visit.type == store_wire::kVisit);
+    ByteReader in(visit.body);
+    CHECK(in.text() == "token");
+    CHECK(in.i32() == 3);
+    const Frame failure = agent.receive();
+    CHECK(failure.type == store_wire::kFailure);
+    CHECK(failure.body == news.encode());
+    CHECK(agent.receive().type == 0);
+  };
   REQUIRE(StoreClient::tell_once(agent.path(), "token", 3, news, soon()).ok());
-  agent.accept();
-  const Frame visit = agent.receive();
-  CHECK(visit.type == store_wire::kVisit);
-  ByteReader in(visit.body);
-  CHECK(in.text() == "token");
-  CHECK(in.i32() == 3);
-  const Frame failure = agent.receive();
-  CHECK(failure.type == store_wire::kFailure);
-  CHECK(failure.body == news.encode());
-  CHECK(agent.receive().type == 0);
+  check_visit();
+  client->tell_apart(news);
+  check_visit();
   CHECK_FALSE(StoreClient::tell_once(agent.path() + "x", "token", 3, news, soon()).ok());
 }
 
