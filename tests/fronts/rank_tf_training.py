@@ -13,7 +13,7 @@ from horovod.common.util import is_version_greater_equal_than
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
-KERAS_3 = tf.keras.Model.__module__.startswith("keras")
+KERAS_3 = hasattr(tf.keras, "ops")
 ROWS, BATCH = 64, 8
 rng = np.random.default_rng(1)
 INPUTS = rng.normal(size=(ROWS * SIZE, 6)).astype(np.float32)

@@ -40,6 +40,7 @@ WAYS = [
     ("keras fit", {"KERAS_BACKEND": "jax"}, HAS_KERAS_3 and has("jax")),
     ("keras fit", {"KERAS_BACKEND": "torch"}, HAS_KERAS_3 and has("torch")),
     ("keras fit", {"KERAS_BACKEND": "tensorflow"}, HAS_KERAS_3 and has("tensorflow")),
+    ("keras fit", {}, has("tensorflow", "keras") and not HAS_KERAS_3),  # Keras 2, which TensorFlow 2.15 comes with
     ("keras fit", {"TF_USE_LEGACY_KERAS": "1"}, has("tensorflow", "tf_keras")),
 ]
 

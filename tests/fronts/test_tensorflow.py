@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib.util
 import os
 import pathlib
 import re
@@ -33,6 +34,11 @@ def cases(script):
     return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("case_")]
 
 
+def needs_its_keras(number):
+    if "TF_USE_LEGACY_KERAS" in RUNS[number][2] and not importlib.util.find_spec("tf_keras"):
+        pytest.skip("needs tf_keras, which TensorFlow has from 2.14 on")
+
+
 @functools.lru_cache(maxsize=None)
 def outcome(number):
     script, size, env = RUNS[number]
@@ -45,6 +51,7 @@ def outcome(number):
     ids=lambda value: value if isinstance(value, str) else "-".join(map(str, RUNS[value][:2])),
 )
 def test_case(number, case):
+    needs_its_keras(number)
     result = outcome(number)
     for rank, report in enumerate(result.reports):
         said = (report or {}).get(case, f"the case did not end\n{result.output[-6000:]}")
@@ -53,6 +60,7 @@ def test_case(number, case):
 
 @pytest.mark.parametrize("number", range(len(RUNS)))
 def test_ranks_end_in_order(number):
+    needs_its_keras(number)
     outcome(number).check()
 
 

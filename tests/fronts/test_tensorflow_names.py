@@ -76,7 +76,7 @@ TAPE = {
     "register_local_source": "source",
     "get_local_and_global_gradients": "target, sources, output_gradients, use_generic_names",
 }
-MODULES = {"tensorflow": TENSORFLOW, "tensorflow.data": DATA, "tensorflow.data.compute_service": DATA, "tensorflow.keras": KERAS}
+MODULES = {"tensorflow": TENSORFLOW, "tensorflow.data": DATA, "tensorflow.data.compute_service": DATA, "tensorflow.keras": KERAS, "keras": KERAS}
 
 
 @pytest.mark.parametrize("module, name", [(module, name) for module, names in MODULES.items() for name in names])
@@ -92,7 +92,7 @@ def test_arguments(module, name):
 @pytest.mark.parametrize(
     "module",
     """tensorflow.compression tensorflow.data.compute_worker tensorflow.elastic tensorflow.functions tensorflow.keras.callbacks
-    tensorflow.keras.elastic tensorflow.mpi_ops tensorflow.sync_batch_norm tensorflow.util runner.common.service.compute_service
+    tensorflow.keras.elastic keras.callbacks keras.elastic tensorflow.mpi_ops tensorflow.sync_batch_norm tensorflow.util runner.common.service.compute_service
     runner.common.util.env runner.common.util.secret runner.common.util.timeout""".split(),
 )
 def test_modules_that_scripts_import(module):
@@ -133,8 +133,8 @@ def test_a_tensorflow_that_is_too_old_is_refused(monkeypatch):
     from horovod.common.exceptions import HorovodVersionMismatchError
     from horovod.tensorflow import _library
 
-    monkeypatch.setattr(tf, "__version__", "2.15.1")
-    with pytest.raises(HorovodVersionMismatchError, match="needs TensorFlow 2.16 or later, and this is 2.15.1: pip install -U tensorflow"):
+    monkeypatch.setattr(tf, "__version__", "2.11.1")
+    with pytest.raises(HorovodVersionMismatchError, match="needs TensorFlow 2.12 or later, and this is 2.11.1: pip install -U tensorflow"):
         _library._load()
 
 

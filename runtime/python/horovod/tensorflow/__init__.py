@@ -1,4 +1,4 @@
-"""Distributed training with TensorFlow 2.16 and later.
+"""Distributed training with TensorFlow 2.12 and later.
 
     import horovod.tensorflow as hvd
     hvd.init()
@@ -25,6 +25,7 @@ from horovod.tensorflow._optimizer import DistributedOptimizer
 from horovod.tensorflow._optimizer import _DistributedOptimizer as _DistributedOptimizer  # programs say isinstance with it
 from horovod.tensorflow._reduce import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
 from horovod.tensorflow._tape import DistributedGradientTape, PartialDistributedGradientTape
+from horovod.tensorflow._which_keras import IS_LEGACY as _IS_LEGACY
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (
     BroadcastGlobalVariablesHook,
@@ -101,7 +102,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-if _tf.keras.Model.__module__.partition(".")[0] == "keras":  # not legacy Keras, which has these words itself
+if not _IS_LEGACY:  # legacy Keras has these words itself
     _old_keras.accept(_tf.keras)
 
 __all__ = [

@@ -7,7 +7,7 @@ import tensorflow as tf
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import _legacy_keras
 from horovod.tensorflow._reduce import Groups, keras_allreduce
-from horovod.tensorflow._which_keras import IS_LEGACY
+from horovod.tensorflow._which_keras import IS_LEGACY, check_backend
 
 
 def distributed(
@@ -38,6 +38,7 @@ def distributed(
             process_set=process_set,
             scale_local_gradients=scale_local_gradients,
         )
+    check_backend()
     from horovod.common._keras_optimizer import Settings, wrap  # needs Keras 3, which legacy Keras does without
 
     optimizer = tf.keras.optimizers.get(optimizer)

@@ -13,6 +13,9 @@ from horovod.spark.keras.model import KerasModel
 
 __all__ = ["EstimatorParams", "KerasEstimator", "KerasModel"]
 
+if int(keras.__version__.partition(".")[0]) < 3:
+    raise ImportError(f"horovod.spark.keras needs Keras 3, and this is {keras.__version__}; pip install -U keras")
+
 _KERAS = (
     Parameter("custom_objects", "classes and functions that the model's file names", {}),
     Parameter("checkpoint_callback", "one more callback, on rank 0 alone"),

@@ -14,7 +14,7 @@ from typing import Any, Optional
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow import _reduce, functions, mpi_ops
-from horovod.tensorflow._which_keras import IS_LEGACY
+from horovod.tensorflow._which_keras import IS_LEGACY, check_backend
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import allgather_object, broadcast_object, broadcast_variables
 from horovod.tensorflow.keras import callbacks, elastic
@@ -53,7 +53,9 @@ from horovod.tensorflow.mpi_ops import (
 if IS_LEGACY:
     from horovod.tensorflow._legacy_keras import DistributedOptimizer, PartialDistributedOptimizer, load_model
 else:
-    from horovod.keras import DistributedOptimizer, PartialDistributedOptimizer, load_model
+    from horovod._keras3 import DistributedOptimizer, PartialDistributedOptimizer, load_model
+
+check_backend()
 
 __all__ = [
     "Average",

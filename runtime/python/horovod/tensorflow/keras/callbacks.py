@@ -11,7 +11,7 @@ if IS_LEGACY:
         MetricAverageCallback,
     )
 else:
-    from horovod.keras.callbacks import (
+    from horovod._keras3.callbacks import (
         BestModelCheckpoint,
         BroadcastGlobalVariablesCallback,
         LearningRateScheduleCallback,

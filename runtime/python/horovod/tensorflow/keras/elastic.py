@@ -11,7 +11,7 @@ if IS_LEGACY:
         UpdateEpochStateCallback,
     )
 else:
-    from horovod.keras.elastic import (
+    from horovod._keras3.elastic import (
         CommitStateCallback,
         KerasState,
         UpdateBatchStateCallback,

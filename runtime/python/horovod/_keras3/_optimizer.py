@@ -8,8 +8,8 @@ import numpy as np
 from horovod.common import _arrays, _lib, basics
 from horovod.common._keras_optimizer import Average, Settings, wrap
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.keras import _backend
-from horovod.keras._variables import unique
+from horovod._keras3 import _backend
+from horovod._keras3._variables import unique
 
 
 def DistributedOptimizer(

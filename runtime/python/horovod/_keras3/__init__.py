@@ -1,0 +1,184 @@
+"""What horovod.keras is with Keras 3: on JAX, PyTorch or TensorFlow, with the same code. horovod.tensorflow.keras has parts of it."""
+
+from typing import Any, Optional
+
+import keras as _keras
+import numpy as _np
+
+from horovod.common import _arrays, _old_keras
+from horovod.common._keras_optimizer import is_distributed
+from horovod.common._lib import ADASUM as Adasum
+from horovod.common._lib import AVERAGE as Average
+from horovod.common._lib import MAX as Max
+from horovod.common._lib import MIN as Min
+from horovod.common._lib import PRODUCT as Product
+from horovod.common._lib import SUM as Sum
+from horovod.common.basics import (
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
+from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common.util import choose_op as _choose_op
+from horovod._keras3 import callbacks, elastic
+from horovod._keras3._backend import Compression
+from horovod._keras3._optimizer import DistributedOptimizer, PartialDistributedOptimizer, steps_for_all
+from horovod._keras3._variables import broadcast_variables
+
+_old_keras.accept(_keras)
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "HorovodInternalError",
+    "HorovodVersionMismatchError",
+    "HostsUpdatedInterrupt",
+    "Max",
+    "Min",
+    "PartialDistributedOptimizer",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
+    "allgather",
+    "allgather_object",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_variables",
+    "callbacks",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "elastic",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "load_model",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "rank",
+    "reducescatter",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "steps_for_all",
+    "stop_timeline",
+]
+
+broadcast_object = _arrays.broadcast_object
+allgather_object = _arrays.allgather_object
+
+
+def _value(value: Any) -> _np.ndarray:
+    return _np.asarray(_keras.ops.convert_to_numpy(value))
+
+
+def _tensor(array: _np.ndarray) -> Any:
+    return _keras.ops.convert_to_tensor(array)
+
+
+def allreduce(
+    value: Any,
+    name: Optional[str] = None,
+    average: Optional[bool] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: Optional[int] = None,
+    compression: Any = Compression.none,
+) -> Any:
+    """The reduction of a value over all ranks, as a tensor of the backend. Outside of compiled functions; there, gradients are what
+    DistributedOptimizer is for.
+
+    Raises:
+        HorovodInternalError: ranks disagree, or one is gone; on every rank.
+    """
+    chosen = _choose_op(op, average)
+    sent, context = compression.compress(_tensor(_value(value)))
+    (result,) = _arrays.allreduce([_value(sent)], [name], chosen, prescale_factor, postscale_factor)
+    return compression.decompress(_tensor(result), context)
+
+
+def allgather(value: Any, name: Optional[str] = None) -> Any:
+    """All ranks' values behind each other along dimension 0, in which they may differ. Errors: as `allreduce`."""
+    return _tensor(_arrays.allgather(_value(value), name))
+
+
+def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> Any:
+    """The root's value. Errors: as `allreduce`."""
+    return _tensor(_arrays.broadcast([_value(value)], [name], root_rank)[0])
+
+
+def reducescatter(value: Any, name: Optional[str] = None, op: int = Average) -> Any:
+    """This rank's rows of the reduction. Errors: as `allreduce`."""
+    return _tensor(_arrays.reducescatter(_value(value), name, op))
+
+
+def broadcast_global_variables(root_rank: int) -> None:
+    """Is refused: Keras 3 has no global variables.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError(
+        "hvd.broadcast_global_variables() works on TensorFlow 1's graphs only. Use hvd.callbacks.BroadcastGlobalVariablesCallback"
+        f"({root_rank}), or hvd.broadcast_variables(model.weights, root_rank={root_rank})"
+    )
+
+
+def load_model(
+    filepath: Any,
+    custom_optimizers: Any = None,
+    custom_objects: Any = None,
+    compression: Any = Compression.none,
+    legacy_opts: bool = False,
+) -> Any:
+    """A model from a file, whose optimizer is a DistributedOptimizer with the state that was saved. The file may come from a
+    script without Horovod, and one that is saved here loads without it.
+
+    Args:
+        custom_optimizers: classes of optimizers that are not Keras' own.
+        custom_objects: as keras.saving.load_model has them.
+        compression: as DistributedOptimizer.
+        legacy_opts: is there for Horovod's scripts.
+    """
+    objects = {cls.__name__: cls for cls in custom_optimizers or ()}
+    objects.update(custom_objects or {})
+    model = _keras.saving.load_model(filepath, custom_objects=objects)
+    if getattr(model, "optimizer", None) is not None and not is_distributed(model.optimizer):
+        DistributedOptimizer(model.optimizer, compression=compression)  # in place: its state stays
+    return model

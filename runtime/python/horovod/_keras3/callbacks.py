@@ -1,0 +1,255 @@
+"""Callbacks for model.fit, the same on every backend: their collectives go through numpy."""
+
+import warnings
+from typing import Any, Callable, Dict, List, Optional, Union
+
+import keras
+import numpy as np
+
+from horovod.common import _arrays, _lib, basics
+from horovod._keras3._variables import broadcast_variables, unique, variables_of
+
+__all__ = [
+    "BestModelCheckpoint",
+    "BroadcastGlobalVariablesCallback",
+    "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback",
+    "MetricAverageCallback",
+]
+
+
+class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
+    """Makes all ranks' weights and optimizer states those of one, before the first batch; where a model's variables are made in that
+    batch (TensorFlow), after it.
+
+    Args:
+        root_rank: whose.
+        device: is there for Horovod's scripts, and changes nothing.
+        local_variables: variables that each rank keeps to itself.
+    """
+
+    def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
+        super().__init__()
+        self.root_rank = root_rank
+        self.broadcast_done = False
+        self._local = list(local_variables or ())
+
+    def register_local_var(self, var: Any) -> None:
+        """Each rank keeps this variable, or those of this layer, to itself."""
+        self._local += getattr(var, "variables", None) or [var]
+
+    def _broadcast(self) -> None:
+        local = {id(variable) for variable in self._local}
+        # After a first batch these hold a gradient of each rank's own, where passes are added up before they are reduced.
+        optimizer = getattr(self.model, "optimizer", None)
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        local.update(id(variable) for variable in getattr(optimizer, "_accumulated_gradients", ()))
+        chosen = [v for v in unique(variables_of(self.model)) if id(v) not in local]
+        broadcast_variables(chosen, self.root_rank, name="broadcast_callback")
+        self.broadcast_done = True
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self.broadcast_done:
+            return
+        optimizer = getattr(self.model, "optimizer", None)
+        is_built = np.int32(self.model.built and (optimizer is None or optimizer.built))
+        # One rank may have loaded a model, and then has all variables while the others have none.
+        (all_built,) = _arrays.allreduce([is_built], ["broadcast_callback.built"], _lib.MIN)
+        if all_built:
+            self._broadcast()
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if not self.broadcast_done:
+            self._broadcast()
+
+
+_DECIDING = (keras.callbacks.EarlyStopping, keras.callbacks.ReduceLROnPlateau, keras.callbacks.ModelCheckpoint)
+
+
+class MetricAverageCallback(keras.callbacks.Callback):
+    """Averages the metrics of each epoch over all ranks, for the callbacks behind it: put it before those that decide by them.
+
+    Args:
+        device: is there for Horovod's scripts, and changes nothing.
+        weight: this rank's weight in the mean, its number of validation samples say; by default all have the same.
+    """
+
+    def __init__(self, device: str = "", weight: float = 1.0) -> None:
+        super().__init__()
+        self._weight = float(weight)
+
+    def set_model(self, model: Any) -> None:
+        super().set_model(model)
+        self._has_looked = False
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        # Ranks that decide by metrics of their own would stop, or change their learning rate, at different times.
+        for callback in getattr(self._container(), "callbacks", ()):
+            if callback is self:
+                return
+            if isinstance(callback, _DECIDING):
+                warnings.warn(
+                    f"{type(callback).__name__} stands before hvd.callbacks.MetricAverageCallback, and so decides on each rank by "
+                    "that rank's own metrics; put it behind",
+                    stacklevel=2,
+                )
+
+    def _container(self) -> Any:
+        """The list that fit goes over; Keras gives it to nobody, but hands its bound methods around."""
+        import sys
+
+        frame = sys._getframe(1)
+        while frame is not None:
+            found = frame.f_locals.get("self")
+            if isinstance(found, keras.callbacks.CallbackList):
+                return found
+            frame = frame.f_back
+        return None
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if not logs:
+            return
+        names = sorted(name for name, value in logs.items() if np.ndim(value) == 0)
+        values = np.array([float(logs[name]) * self._weight for name in names] + [self._weight], np.float64)
+        (total,) = _arrays.allreduce([values], ["metric_average." + ",".join(names)], _lib.SUM)
+        for name, value in zip(names, total):
+            logs[name] = float(value / total[-1])
+
+
+def _momentum_slots(optimizer: Any) -> List[Any]:
+    """The accumulated steps of SGD with momentum; of Adam and the like nothing has to be corrected."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if not isinstance(getattr(optimizer, "momentum", None), (int, float)) or not optimizer.momentum:
+        return []
+    return [slot for slot in getattr(optimizer, "momentums", ()) if slot is not None]
+
+
+class LearningRateScheduleCallback(keras.callbacks.Callback):
+    """Sets the learning rate to initial_lr * multiplier(epoch) in the epochs from start_epoch until before end_epoch.
+
+    Args:
+        initial_lr: at the beginning; for all ranks together, as the others are. By default the optimizer's when fit begins;
+            scripts for older releases of Horovod rely on it.
+        multiplier: a function of the epoch; a constant is taken to the power of the epochs since start_epoch.
+        start_epoch, end_epoch: when; without an end, to the end.
+        staircase: at the beginning of an epoch only; else in each batch, by epochs with a fraction.
+        momentum_correction: what an optimizer with momentum has accumulated is scaled as the learning rate is.
+        steps_per_epoch: batches of an epoch, where fit does not know it.
+    """
+
+    def __init__(
+        self,
+        initial_lr: Optional[float] = None,
+        multiplier: Union[float, Callable[[float], float], None] = None,
+        start_epoch: int = 0,
+        end_epoch: Optional[int] = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+    ) -> None:
+        super().__init__()
+        if multiplier is None:
+            raise ValueError("Parameter `multiplier` is required: a number, or a function of the epoch")
+        self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
+        self._follows_optimizer = initial_lr is None
+        self.staircase, self.momentum_correction, self.steps_per_epoch = staircase, momentum_correction, steps_per_epoch
+        self.current_epoch = 0
+        if callable(multiplier):
+            self.multiplier = multiplier
+        else:
+            self.multiplier = lambda epoch: multiplier ** (epoch - start_epoch)
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self._follows_optimizer:
+            self.initial_lr = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+        if not self.staircase and not self.steps_per_epoch:
+            self.steps_per_epoch = self.params.get("steps")
+            if not self.steps_per_epoch:
+                raise ValueError("the number of batches of an epoch is not known here; give steps_per_epoch")
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.current_epoch = epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self.current_epoch < self.start_epoch or (self.end_epoch is not None and self.current_epoch >= self.end_epoch):
+            return
+        if not self.staircase:
+            self._adjust(self.current_epoch + float(batch) / self.steps_per_epoch)
+        elif batch == 0:
+            self._adjust(self.current_epoch)
+
+    def _adjust(self, epoch: float) -> None:
+        optimizer = self.model.optimizer  # by the property, which brings JAX's state into the variables
+        old = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+        new = float(self.initial_lr * self.multiplier(epoch))
+        if np.float32(new) == np.float32(old):
+            return
+        optimizer.learning_rate = new
+        # The momentum is a constant in the compiled step. Scaling the slots that it is multiplied with has the same
+        # effect.
+        if self.momentum_correction and old > 0:
+            for slot in _momentum_slots(optimizer):
+                slot.assign(slot * (new / old))
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if logs is not None:
+            logs["lr"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+
+
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
+    """Raises the learning rate from initial_lr / size to initial_lr, batch by batch, in the first epochs.
+
+    Args:
+        initial_lr: that it comes to; typically scaled by the number of ranks. By default the optimizer's.
+        warmup_epochs: in so many epochs.
+        verbose: 1 says when it is there.
+        The others: as LearningRateScheduleCallback.
+    """
+
+    def __init__(
+        self,
+        initial_lr: Optional[float] = None,
+        warmup_epochs: int = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+        verbose: int = 0,
+    ) -> None:
+        def multiplier(epoch: float) -> float:
+            epoch += 1.0 / self.steps_per_epoch  # round numbers at the end of each epoch
+            size = basics.size()
+            return (epoch * (size - 1) / warmup_epochs + 1) / size
+
+        super().__init__(initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch)
+        self.verbose = verbose
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        super().on_epoch_end(epoch, logs)
+        if epoch == self.end_epoch - 1 and self.verbose > 0:
+            rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+            print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {rate:g}.")
+
+
+class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
+    """ModelCheckpoint that keeps the best only, and whose `filepath` is set later, before training."""
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        mode: str = "auto",
+        save_freq: Any = "epoch",
+        save_weights_only: bool = False,
+    ) -> None:
+        # Keras looks at the name's end now.
+        unset = "unset.weights.h5" if save_weights_only else "unset.keras"
+        super().__init__(
+            unset, monitor, verbose, save_best_only=True, save_weights_only=save_weights_only, mode=mode, save_freq=save_freq
+        )
+        self.filepath = None
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self.filepath is None:
+            raise ValueError("BestModelCheckpoint: set its `filepath` before training")
+        super().on_train_begin(logs)
+
+

@@ -1,0 +1,166 @@
+"""Training that goes on after a failed collective, for Keras.
+
+    state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+
+    @hvd.elastic.run
+    def train(state):
+        model.fit(..., initial_epoch=state.epoch, callbacks=[hvd.elastic.UpdateEpochStateCallback(state),
+                                                             hvd.elastic.CommitStateCallback(state)])
+
+    train(state)
+
+What horovod.torch.elastic says of restarted ranks holds here as well. The model and its optimizer must be built.
+"""
+
+import functools
+from typing import Any, Callable, Dict, List, Optional
+
+import keras
+
+from horovod.common import _arrays, _coverage, basics
+from horovod.common._epoch_rest import EpochRest
+from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.process_sets import ProcessSet
+from horovod._keras3 import _backend
+from horovod._keras3._variables import broadcast_variables, values_of, variables_of
+
+__all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "check", "run"]
+
+
+class KerasState(ObjectState):
+    """A model, its optimizer, and plain values: `KerasState(model, optimizer, batch=0, epoch=0)`.
+
+    Args:
+        model: built.
+        optimizer: by default the one it was compiled with.
+        Each keyword argument becomes an attribute.
+    """
+
+    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        object.__setattr__(self, "model", model)
+        object.__setattr__(self, "optimizer", optimizer if optimizer is not None else getattr(model, "optimizer", None))
+        if not model.built or (self.optimizer is not None and not self.optimizer.built):
+            raise ValueError(
+                "KerasState needs a model and an optimizer that are built: model.build(input_shape) and "
+                "optimizer.build(model.trainable_variables)"
+            )
+        super().__init__(_arrays.broadcast_object, basics.rank, **kwargs)
+        self._save_model()
+
+    def _save_model(self) -> None:
+        object.__setattr__(self, "_saved_values", values_of(variables_of(self.model, self.optimizer)))
+
+    def save(self) -> None:
+        self._save_model()
+        super().save()
+
+    def restore(self) -> None:
+        for variable, value in zip(variables_of(self.model, self.optimizer), self._saved_values):
+            variable.assign(value)
+        super().restore()
+
+    def sync(self) -> None:
+        """Gives all ranks the state of the rank that has committed most; only those that do not have it receive it."""
+        self._share(self._send)
+
+    def _send(self, root: int, process_set: ProcessSet) -> None:
+        broadcast_variables(variables_of(self.model, self.optimizer), root, process_set, "KerasState")
+        self._share_objects(root, lambda values: _arrays.broadcast_object(values, root, process_set=process_set))
+
+
+def check(state: KerasState) -> List[str]:
+    """Returns what this process has and `state` does not cover, a line for each, such as "SGD: an optimizer".
+
+    Looked for are models and layers with variables that are trained, and optimizers. Call it before training. It looks at
+    all objects of the process, which takes some tenths of a second.
+    """
+    layers = _coverage.objects_of(keras.layers.Layer)
+    optimizers = _coverage.objects_of(keras.optimizers.Optimizer)
+    known = _coverage.Variables(variables_of(state.model, state.optimizer))
+    return sorted(_coverage.about_keras(layers, optimizers, known, state.optimizer))
+
+
+class CommitStateCallback(keras.callbacks.Callback):
+    """Commits a state after every `batches_per_commit` batches, and at the end of each epoch."""
+
+    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
+        super().__init__()
+        self.state, self.batches_per_commit, self._left = state, batches_per_commit, batches_per_commit
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._left = self.batches_per_commit
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._commit()
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._commit()
+
+    def _commit(self) -> None:
+        _ = self.model  # brings JAX's state into the variables
+        self.state.commit()
+        self._left = self.batches_per_commit
+
+
+class UpdateBatchStateCallback(keras.callbacks.Callback):
+    """Keeps state.batch at the number of batches of this epoch that are done. After a failure the first epoch has only those that
+    are left, of which the data begins anew."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self._rest = EpochRest()
+        self._is_first = True
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._is_first = True
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._rest.begin(self.params.get("steps"), self.state.batch if self._is_first else 0)
+        self._is_first = False
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.state.batch = self._rest.done(batch)
+        if self._rest.is_through(self.state.batch):
+            self._rest.stop(self.model)
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._rest.end(self.model)
+        self.state.batch = 0
+
+
+class UpdateEpochStateCallback(keras.callbacks.Callback):
+    """Keeps state.epoch at the number of epochs that are done."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.state.epoch = epoch + 1
+
+
+def reset() -> None:
+    """Leaves the job and joins it anew. HorovodInternalError when not all ranks come in time."""
+    basics.shutdown()
+    basics.init()
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a function of a state, and whatever else, so that it goes on after a failed collective.
+
+    Raises (when the decorated function is called):
+        HorovodInternalError: the ranks could not meet again, or the failure comes again and again with nothing committed in
+            between.
+    """
+    if _backend.NAME == "jax":
+        from horovod.jax import elastic
+
+        return elastic.run(func)
+    if _backend.NAME == "tensorflow":
+        from horovod.tensorflow import elastic
+
+        return elastic.run(func)
+    return run_fn(functools.wraps(func)(lambda *args, **kwargs: func(*args, **kwargs)), reset)
