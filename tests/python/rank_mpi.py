@@ -1,11 +1,12 @@
-"""A rank of MPI, as HOW says; started by mpirun (test_torch_mpi.py)."""
+"""A rank of MPI, as HOW says; started by mpirun (test_torch_mpi.py). How ranks meet has nothing to do with torch, which takes
+seconds to import, so that only what needs its handles imports it."""
 
 import json
 import os
 import signal
 import sys
 
-import torch
+import numpy as np
 from rank_side import report
 
 how = sys.argv[1]
@@ -15,12 +16,17 @@ if how == "unknown_launcher":
     for name in [name for name in os.environ if name.startswith(("OMPI_COMM_WORLD_", "PMI", "SLURM_"))]:
         del os.environ[name]
 
-import horovod.torch as hvd  # noqa: E402  (after mpi4py, which starts MPI when it is imported)
+from horovod.common import _arrays, _lib  # noqa: E402  (after mpi4py, which starts MPI when it is imported)
+from horovod.common import basics as hvd  # noqa: E402
 from horovod.common.exceptions import HorovodInternalError  # noqa: E402
 
 
+def reduced(array, name=None):
+    return _arrays.allreduce([array], [name], _lib.SUM)[0].tolist()
+
+
 def total(count=3):
-    return hvd.allreduce(torch.ones(count) * (hvd.rank() + 1), op=hvd.Sum).tolist()[0]
+    return reduced(np.ones(count) * (hvd.rank() + 1))[0]
 
 
 def place():
@@ -39,16 +45,16 @@ def part_of_world():
     told = []
     hvd.init(comm=list(odd if me % 2 else even))
     told.append([hvd.rank(), hvd.size(), total()])
-    hvd.barrier()
+    _arrays.barrier()
     hvd.shutdown()
     backwards = world.Split(0, -me)
     hvd.init(comm=backwards)
-    told.append([hvd.rank(), hvd.size(), hvd.broadcast(torch.tensor([me]), 0).item()])
-    hvd.barrier()
+    told.append([hvd.rank(), hvd.size(), _arrays.broadcast([np.array([me])], [None], 0)[0].item()])
+    _arrays.barrier()
     hvd.shutdown()
     hvd.init(comm=world)
     told.append([hvd.rank(), hvd.size(), total()])
-    hvd.barrier()
+    _arrays.barrier()
     hvd.shutdown()
     return told
 
@@ -66,7 +72,10 @@ def wrong_ranks():
 
 def mpi_beside():
     """The program's own messages, on all its threads' terms, beside ours."""
+    import torch
     from mpi4py import MPI
+
+    import horovod.torch as hvd
 
     hvd.init()
     handles = [hvd.allreduce_async(torch.ones(200_000), name=f"t{i}", op=hvd.Sum) for i in range(20)]
@@ -79,12 +88,12 @@ def killed():
     """Rank 1 dies in the middle; what the others are told, though hvdrun ends them too."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     hvd.init()
-    hvd.barrier()
+    _arrays.barrier()
     try:
         for step in range(10**9):
             if hvd.rank() == 1 and step == 20:
                 os.kill(os.getpid(), 9)
-            hvd.allreduce(torch.ones(1 << 20), name="step")
+            reduced(np.ones(1 << 20, np.float32), "step")
     except HorovodInternalError as error:
         return {"error": str(error), "mpi": hvd.mpi_enabled()}
 
@@ -93,7 +102,7 @@ def again():
     for _ in range(30):
         hvd.init()
         assert total() == hvd.size() * (hvd.size() + 1) / 2
-        hvd.barrier()
+        _arrays.barrier()
         hvd.shutdown()
     return "ok"
 
