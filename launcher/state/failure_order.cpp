@@ -11,8 +11,13 @@ void FailureOrder::note_start(int rank) {
 }
 
 void FailureOrder::note_joined(int rank) {
-  at(rank).is_follower = false;
-  at(rank).by = -1;
+  Record& record = at(rank);
+  if (record.by >= 0 && record.by < static_cast<int>(ranks_.size())) {
+    at(record.by).named.reset();  // what this rank said of it was of that job, too
+  }
+  record.is_follower = false;
+  record.by = -1;
+  record.named.reset();
 }
 
 void FailureOrder::note_sign(int rank, TimePoint when) {
@@ -33,6 +38,10 @@ void FailureOrder::note_news(int rank, const FailureNews& news, TimePoint when) 
   if (news.kind != FailureNews::Kind::kEnds) {
     record.is_follower = true;
     record.by = record.by < 0 && news.by != rank ? news.by : record.by;
+    const bool names_another = news.by >= 0 && news.by != rank && news.by < static_cast<int>(ranks_.size());
+    if (names_another && !at(news.by).named) {
+      at(news.by).named = mark(when);
+    }
   }
   if (news.kind != FailureNews::Kind::kOver && !record.news) {
     record.news = mark(when);
@@ -51,8 +60,10 @@ const FailureNews* FailureOrder::told(int rank) const {
 
 bool FailureOrder::follows(int rank) const {
   const Record& record = at(rank);
-  const bool is_recent = !record.has_ended() || (record.sign && record.end->at - record.sign->at <= patience_);
-  return record.is_follower || (record.has_lost_a_peer && is_recent && !record.news);
+  // Words of a loss that a program printed and lived with, such as those of a retry, say nothing of its end.
+  const TimePoint until = record.has_ended() ? record.end->at : latest_;
+  const bool is_recent = record.sign && until - record.sign->at <= patience_;
+  return record.is_follower || (record.has_lost_a_peer && is_recent && !record.news && !record.named);
 }
 
 std::uint64_t FailureOrder::number_of(const Record& failed) const {
@@ -60,7 +71,8 @@ std::uint64_t FailureOrder::number_of(const Record& failed) const {
     return failed.news->number;
   }
   const bool has_sign = failed.sign && failed.end->at - failed.sign->at <= patience_;
-  return has_sign ? failed.sign->number : failed.end->number;
+  const std::uint64_t own = has_sign ? failed.sign->number : failed.end->number;
+  return failed.named ? std::min(own, failed.named->number) : own;
 }
 
 int FailureOrder::earliest(bool are_followers) const {
@@ -75,8 +87,14 @@ int FailureOrder::earliest(bool are_followers) const {
 }
 
 bool FailureOrder::may_be_before(const Record& rank, const Record& failed) const {
-  return !rank.has_ended() && !rank.is_failure() && rank.sign && !rank.is_follower && !rank.has_lost_a_peer &&
-         rank.sign->number < number_of(failed) && failed.end->at - rank.sign->at <= patience_;
+  if (rank.has_ended() || rank.is_failure() || rank.is_follower) {
+    return false;
+  }
+  if (rank.named && rank.named->number < number_of(failed)) {
+    return true;
+  }
+  return rank.sign && !rank.has_lost_a_peer && rank.sign->number < number_of(failed) &&
+         failed.end->at - rank.sign->at <= patience_;
 }
 
 bool FailureOrder::is_suspect(int rank) const {

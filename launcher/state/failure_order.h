@@ -6,6 +6,7 @@
 // failures. A failure that another one caused mostly says so in its own report. Pure: times come with the events.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -62,7 +63,8 @@ class FailureOrder {
     std::optional<Mark> sign;
     std::optional<Mark> news;  // the rank reported that it is ending
     std::optional<Mark> end;
-    FailureNews told;  // valid with `news`
+    std::optional<Mark> named;  // another rank reported that it follows this one
+    FailureNews told;           // valid with `news`
     bool has_failed = false;
     bool is_follower = false;
     bool has_lost_a_peer = false;
@@ -74,13 +76,16 @@ class FailureOrder {
 
   [[nodiscard]] const Record& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   Record& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  Mark mark(TimePoint when) { return {++marks_, when}; }
+  Mark mark(TimePoint when) {
+    latest_ = std::max(latest_, when);
+    return {++marks_, when};
+  }
   // Returns the number of the mark at which the rank failed. When only the end of a rank is known, that is its earlier
-  // sign, unless the sign is too old.
+  // sign, unless the sign is too old, or the first report that names it.
   [[nodiscard]] std::uint64_t number_of(const Record& failed) const;
   // Returns the rank with the first failure, among those that follow others or among those that do not.
   [[nodiscard]] int earliest(bool are_followers) const;
-  // True when the rank still runs, gave a sign before `failed` did, and may be ending.
+  // True when the rank still runs, gave a sign before `failed` did or was named by another rank, and may be ending.
   [[nodiscard]] bool may_be_before(const Record& rank, const Record& failed) const;
   // True when a rank that others may be following has neither failed nor ended.
   [[nodiscard]] bool is_leader_unknown() const;
@@ -89,6 +94,7 @@ class FailureOrder {
   const Duration patience_;
   std::vector<Record> ranks_;
   std::uint64_t marks_ = 0;
+  TimePoint latest_{};  // of all marks
 };
 
 }  // namespace hvd::launch

@@ -46,7 +46,8 @@ EndActions EndOfJob::fail(const Error& cause, int by) {
   if (over_) {
     return {};
   }
-  over_ = Error(Code::kLostPeer, cause.message());
+  // kInvalid would say that the program has asked for what cannot be.
+  over_ = Error(cause.code() == Code::kInvalid ? Code::kSystem : cause.code(), cause.message());
   EndActions actions = actions_of(PassOn{cause.message()});
   // First, since a program may end as soon as an operation is refused.
   if (cause.code() == Code::kLostPeer && !is_leaving_) {

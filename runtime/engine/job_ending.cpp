@@ -1,6 +1,5 @@
 #include "runtime/engine/job_ending.h"
 
-#include <utility>
 #include <variant>
 
 namespace hvd {
@@ -98,24 +97,24 @@ void JobEnding::act(const TellIfPending&) {
   if (parts_.store == nullptr || parts_.pending.empty()) {
     return;
   }
-  if (const auto news = take_untold()) {
-    parts_.store->tell(*news);
+  const std::lock_guard lock(mu_);
+  if (untold_) {
+    parts_.store->tell(*untold_);
+    untold_.reset();
   }
 }
 
-// It returns when the agent has been told: the program may end at once, and its end must not come first.
+// It returns when the agent has been told, by whichever thread: the program may end at once, and its end must not come
+// first. So the lock is held meanwhile, for a second at most.
 void JobEnding::note_refused() {
   if (parts_.store == nullptr) {
     return;
   }
-  if (const auto news = take_untold()) {
-    parts_.store->tell_apart(*news);
-  }
-}
-
-std::optional<FailureNews> JobEnding::take_untold() {
   const std::lock_guard lock(mu_);
-  return std::exchange(untold_, std::nullopt);
+  if (untold_) {
+    parts_.store->tell_apart(*untold_);
+    untold_.reset();
+  }
 }
 
 void JobEnding::act(const CloseOutput&) {

@@ -60,8 +60,6 @@ class JobEnding {
  private:
   void carry_out(const EndActions& actions);
   void fail_pending();
-  // Returns the news of TellOnceNoticed, once.
-  [[nodiscard]] std::optional<FailureNews> take_untold();
   void on_notice();
   // These carry out one action each.
   void act(const AwaitCause& action);

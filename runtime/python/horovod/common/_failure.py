@@ -5,11 +5,12 @@ come first. By then other ranks may have failed because of this one, and ended s
 """
 
 import os
+import re
 import sys
 import threading
 import traceback
 from types import FrameType
-from typing import Any, Optional, Set
+from typing import Any, Iterator, Optional, Set
 
 from horovod.common import _lib
 from horovod.common.exceptions import HorovodInternalError
@@ -21,6 +22,9 @@ _EXIT_CODE_INTERRUPTED = 130
 # The names of the outermost frame of a program that still runs. A hook that the interpreter calls has none of them
 # below.
 _PROGRAM_FRAMES = ("<module>", "_run_module_as_main", "_bootstrap")
+
+# libhvd's status in the text of an error in a compiled program.
+_STATUS = re.compile(r"\[hvd (\d+)\]")
 
 _owner: Optional[int] = None  # the process that is watched; its forks are not the rank
 _told: Optional[BaseException] = None
@@ -102,15 +106,36 @@ def _line_of(error: BaseException, trace: Any) -> str:
     return line
 
 
-def _follows(error: Optional[BaseException]) -> bool:
+def is_of_job(error: BaseException) -> bool:
+    """Returns whether a collective's failure caused it."""
+    return any(_status_of(each) is not None for each in _chain(error))
+
+
+def _follows(error: BaseException) -> bool:
     """Returns whether another rank's end caused it: it was raised as such, or while such an exception was handled."""
+    return any(_status_of(each) in (_lib.LOST_PEER, _lib.UNREACHABLE) for each in _chain(error))
+
+
+def _chain(error: Optional[BaseException]) -> Iterator[BaseException]:
+    """Yields it, and what it was raised from, or while what was handled, and so on."""
     seen: Set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if isinstance(error, HorovodInternalError) and error.status in (_lib.LOST_PEER, _lib.UNREACHABLE):
-            return True
+        yield error
         error = error.__cause__ or error.__context__
-    return False
+
+
+def _status_of(error: BaseException) -> Optional[int]:
+    """Returns libhvd's status where this is the failure of a collective. Compiled programs fail with an exception of their
+    framework, which says in its text what it is."""
+    if isinstance(error, HorovodInternalError):
+        return error.status
+    package = type(error).__module__.partition(".")[0]
+    if package in ("jax", "jaxlib", "tensorflow") and (found := _STATUS.search(str(error))):
+        return int(found[1])
+    if package == "tensorflow" and "Horovod" in str(error):
+        return {"UnknownError": _lib.LOST_PEER, "FailedPreconditionError": 0}.get(type(error).__name__)
+    return None
 
 
 def _is_called_by_program() -> bool:

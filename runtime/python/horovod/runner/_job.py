@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, IO, Iterable, List, Mapping, Optional, T
 
 import cloudpickle
 
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common import _failure
 from horovod.runner import _options, _pickling
 from horovod.runner._culprit import find_culprit
 from horovod.runner._exchange import Folder, Lines
@@ -291,5 +291,5 @@ def describe_failure(error: BaseException, rank: int, when: float, traceback_tex
         pickled = b""
     return {
         "error": pickled, "text": f"{type(error).__name__}: {error}", "traceback": traceback_text, "rank": rank,
-        "host": os.uname().nodename, "time": when, "is_internal": isinstance(error, HorovodInternalError),
+        "host": os.uname().nodename, "time": when, "is_internal": _failure.is_of_job(error),
     }  # fmt: skip

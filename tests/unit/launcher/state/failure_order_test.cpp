@@ -211,6 +211,48 @@ TEST_CASE("when nobody but those who follow fails, the first of them is named in
   CHECK(job.state.cause()->lines.back() == "rank 2 on b, which it names as the cause, has not failed");
 }
 
+TEST_CASE("a rank that others follow follows nobody by words of a loss that it has printed and lived with") {
+  for (const double since : {0.0, 3600.0}) {
+    CAPTURE(since);
+    Job job;
+    job.prints_traceback(2);
+    job.prints_loss(2);
+    job.now += since;
+    for (const int rank : {0, 1, 3}) {
+      CHECK(job.is_over(rank, 2).empty());
+    }
+    CHECK(job.follows(0) == "await-cause");
+    CHECK(job.ends(2, kThree) == "report tell stop");
+    CHECK(job.cause() == 2);
+    CHECK(job.state.exit_code() == 3);
+  }
+}
+
+TEST_CASE("words of a loss an hour ago do not make a rank that still runs a follower") {
+  Job job;
+  job.prints_traceback(2);
+  job.prints_loss(2);
+  job.now += 3600;
+  CHECK(job.is_over(0, -1).empty());
+  CHECK(job.follows(0) == "await-cause");
+  CHECK(job.ends(2, kThree) == "report tell stop");
+  CHECK(job.cause() == 2);
+}
+
+TEST_CASE("a rank that ends without a report is no cause before one that another rank has named earlier") {
+  Job job;
+  CHECK(job.is_over(0, 2).empty());
+  CHECK(job.ends(1, kOne) == "await-cause");
+  CHECK(job.ends(2, kThree) == "report tell stop");
+  CHECK(job.cause() == 2);
+
+  Job in_order;  // the one that was named has left as it should
+  CHECK(in_order.is_over(0, 2).empty());
+  CHECK(in_order.ends(1, kOne) == "await-cause");
+  CHECK(in_order.ends(2, kGood) == "report tell stop");
+  CHECK(in_order.cause() == 1);
+}
+
 TEST_CASE("ranks that each name the other wait for nobody") {
   Job job;
   CHECK(job.is_over(1, 0).empty());

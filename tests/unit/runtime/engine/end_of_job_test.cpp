@@ -106,7 +106,10 @@ TEST_CASE("a link that breaks the protocol ends the job at once") {
   // It is a failure of its own and follows no other, so that the launcher need not look for another cause.
   CHECK(texts_of(end.on_link_end(1, why)) ==
         Texts{"pass on rank 1 sent a frame of unknown type 77", "close", "close output"});
-  CHECK(end.over()->code() == Code::kLostPeer);
+  CHECK(end.over()->code() == Code::kProtocol);
+  EndOfJob other(0, 3);
+  CHECK_FALSE(other.fail(Error(Code::kInvalid, "no")).empty());
+  CHECK(other.over()->code() == Code::kSystem);
 }
 
 TEST_CASE("the cause that another rank has sent is passed on, and the agent is told that this rank only follows") {
