@@ -3,8 +3,11 @@
 
 Usage: scripts/headers_alone.py        Results are kept in build/headers-alone, by what went into them.
 
-A header that a file of the product includes before anything else is left to that file's compiler, where the file is one of
-build/main: that has shown the same. Tests' files do not count, since build/main may have none.
+Reading the standard library takes most of the time, so that clang, where it is there, has it precompiled. Whether a header includes
+what it uses of that is then looked up in standard_names.py.
+
+A header that a file of the product includes before anything else is left to that file's compiler, where build/main compiles the file
+alone (preset ci): that has shown the same. Tests' files do not count, since build/main may have none.
 """
 
 import concurrent.futures
@@ -13,17 +16,23 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
+import standard_names
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build/headers-alone"
-CXX = os.environ.get("CXX", "g++")
+CLANG = "clang++-14"
+CXX = os.environ.get("CXX") or (CLANG if shutil.which(CLANG) else "g++")
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", f"-I{ROOT}/runtime/include",
          '-DHVD_VERSION=""', '-DFAKE_CUDA_LIBRARY=""', '-DFAKE_NCCL_LIBRARY=""', "-x"]
 # Where the build has found CUDA's headers.
 CUDA = re.compile(r"^HVD_CUDA_INCLUDE:PATH=(/.*)$", re.M)
 C_HEADERS = {"runtime/include/hvd/hvd.h"}
+# The list of what the sanitizers' builds precompile.
+STANDARD = re.compile(r"set\(HVD_STANDARD_HEADERS ([^)]*)\)")
 INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 
 
@@ -44,17 +53,38 @@ def check(job):
     header, language, compiler = job
     seen = {}
     closure(ROOT / header, seen)
+    if language == "c++":
+        included = {os.fsdecode(name) for text in seen.values() for name in INCLUDE.findall(text)}
+        if missing := standard_names.not_included((ROOT / header).read_text(), included):
+            return f"{header} does not include what it uses: {', '.join(missing)}"
     content = b"".join(str(p.relative_to(ROOT)).encode() + b"\0" + seen[p] for p in sorted(seen))
     key = CACHE / hashlib.sha256(repr((compiler, FLAGS, header, language)).encode() + content).hexdigest()
     if key.exists():
         return None
     flags = [flag.replace("c++20", "c99") if language == "c" else flag for flag in FLAGS]
-    done = subprocess.run([compiler[0], *flags, language, "-"], input=f'#include "{header}"\n', text=True,
+    before = compiler[2] if language == "c++" else []
+    done = subprocess.run([compiler[0], *before, *flags, language, "-"], input=f'#include "{header}"\n', text=True,
                           capture_output=True, cwd=ROOT)
     if done.returncode:
         return f"{header} ({language}) does not compile alone:\n{done.stderr}"
     key.touch()
     return None
+
+
+def precompiled(version):
+    """The flags by which clang takes the standard library as precompiled; none for another compiler."""
+    if "clang" not in version:
+        return []
+    names = STANDARD.search((ROOT / "CMakeLists.txt").read_text())[1].split()
+    key = hashlib.sha256(repr((version, FLAGS, names)).encode()).hexdigest()
+    made = CACHE / f"{key}.pch"
+    if not made.exists():
+        part = made.with_suffix(f".{os.getpid()}")
+        text = "".join(f"#include {name}\n" for name in names)
+        flags = [flag for flag in FLAGS if flag not in ("-fsyntax-only", "-x")]
+        subprocess.run([CXX, *flags, "-x", "c++-header", "-", "-o", str(part)], input=text, text=True, check=True, cwd=ROOT)
+        part.replace(made)
+    return ["-include-pch", str(made)]
 
 
 def proven_by_build():
@@ -93,9 +123,10 @@ def main():
                for p in sorted((ROOT / folder).rglob("*.h"))]
     version = subprocess.run([CXX, "--version"], capture_output=True, text=True, check=True).stdout
     proven = proven_by_build()
-    jobs = [(header, "c++", (CXX, version)) for header in headers
+    before = precompiled(version)
+    jobs = [(header, "c++", (CXX, version, before)) for header in headers
             if header not in proven and (cuda_flags() or not needs_cuda(header))]
-    jobs += [(header, "c", (CXX.replace("g++", "gcc"), version)) for header in headers if header in C_HEADERS]
+    jobs += [(header, "c", (CXX.replace("clang++", "clang").replace("g++", "gcc"), version, [])) for header in headers if header in C_HEADERS]
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("HVD_JOBS", os.cpu_count() or 1))) as pool:
         failures = [text for text in pool.map(check, jobs) if text]
     for text in failures:
