@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace hvd::launch {
 namespace {
@@ -19,8 +20,30 @@ void JobDeadlines::act(const AwaitCause&) {
   job_.loop.cancel(cause_timer_);
   cause_timer_ = job_.loop.after(job_.spec.grace, [this] {
     cause_timer_ = 0;
-    job_.apply(CauseDue{});
+    if (!lose_silent_nodes()) {
+      job_.apply(CauseDue{});
+    }
   });
+}
+
+// Ranks notice that a host is gone before its connection to here is given up, and have failed because of it by now. An
+// elastic job loses such nodes by rules of its own (AwayNodes).
+bool JobDeadlines::lose_silent_nodes() {
+  const auto is_heard = [](const auto& session) { return session->is_in_touch(); };
+  const bool is_elastic = job_.spec.least_ranks > 0 || job_.spec.fresh.limit > 0;
+  if (is_elastic || std::none_of(job_.sessions.begin(), job_.sessions.end(), is_heard)) {
+    return false;
+  }
+  std::vector<NodeSession*> silent;
+  for (const auto& session : job_.sessions) {
+    if (session->is_unfinished() && !session->is_in_touch()) {
+      silent.push_back(session.get());
+    }
+  }
+  for (NodeSession* const session : silent) {
+    session->give_up();
+  }
+  return !silent.empty();
 }
 
 void JobDeadlines::act(const AwaitEnd& action) {

@@ -32,6 +32,8 @@ class JobDeadlines {
 
  private:
   void arm_timeout();
+  // Gives up the nodes that are silent while others are heard. False: there is none.
+  bool lose_silent_nodes();
   void look_for_stalls();
 
   const JobParts& job_;

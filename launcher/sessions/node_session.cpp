@@ -15,6 +15,11 @@ constexpr Duration kLeastAttempt = std::chrono::seconds(1);
 constexpr Duration kFirstWait = std::chrono::milliseconds(500);
 constexpr Duration kLongestWait = std::chrono::seconds(4);
 
+Error silence(Duration time) {
+  return {Code::kTimeout,
+          "no sign of life from its agent for " + duration_text(time) + "; the host or the network to it is down"};
+}
+
 }  // namespace
 
 Result<void> SessionSink::on_answer(int, AgentMessage type, const std::string&) {
@@ -101,6 +106,8 @@ bool NodeSession::is_in_touch() const {
 void NodeSession::give_up() {
   if (is_away()) {
     lose(why_away_);
+  } else if (!is_in_touch()) {
+    lose(silence(loop_.now() - last_heard_));
   }
 }
 
@@ -118,8 +125,7 @@ void NodeSession::beat() {
     last_heard_ = loop_.now();  // the delay is ours: this process was stopped (Ctrl-Z), or its machine was asleep
   }
   if (loop_.now() - last_heard_ > heartbeat_ * kMissedHeartbeats) {
-    disconnect(Error(Code::kTimeout, "no sign of life from its agent for " + duration_text(loop_.now() - last_heard_) +
-                                         "; the host or the network to it is down"));
+    disconnect(silence(loop_.now() - last_heard_));
     return;
   }
   send(AgentMessage::kHeartbeat);

@@ -86,7 +86,7 @@ class NodeSession final : private StreamSink {
   // It was heard within the time in which it is to be heard. Always true of a node without heartbeats.
   [[nodiscard]] bool is_in_touch() const;
   [[nodiscard]] bool is_away() const { return stage_ == Stage::kAway || stage_ == Stage::kReturning; }
-  // Does not wait for it to come back, if it is away.
+  // Does not wait for it to come back or to be heard, if it is away or not in touch.
   void give_up();
   // Sends heartbeats from now on, and takes silence for three intervals as a broken connection. Once the ranks were
   // started, the session then reconnects for as long as `reconnect` (zero: not at all). Call it before Welcome.

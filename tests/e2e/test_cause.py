@@ -11,7 +11,8 @@ import subprocess
 import pytest
 
 from causes import CODES, busy, run
-from hvdrun import HVDRUN, LIBHVD, PYTHON, ROOT, hvdrun, program, wait_until_gone
+from hvdrun import HVDRUN, LIBHVD, PYTHON, ROOT, hvdrun, program, read_until, wait_until_gone
+from patience import PATIENCE
 
 RUNS = int(os.environ.get("HVD_CAUSE_RUNS", "1"))
 GRACE = ["--grace", "30"]
@@ -116,3 +117,14 @@ def test_an_elastic_rank_that_raises_is_started_anew_as_before(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "it is started again (restart 1 of 1)" in done.stderr
     assert "ends" in done.stdout
+
+
+def test_a_host_that_is_cut_off_is_the_cause_though_ranks_elsewhere_fail_before_it_is_given_up(make_lab):
+    lab = make_lab(2)
+    job = lab.popen("env", f"HVD_LIBRARY={LIBHVD}", HVDRUN, "-np", "2", "--grace", "1", "-H", "node1:1,node2:1", *PYTHON,
+                    program("reduces.py"), "1")
+    read_until(job.stdout, "up", 2)
+    lab.cut("node2")
+    out, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 243, err
+    assert re.search("^hvdrun: node node2 was lost, with rank 1: no sign of life from its agent for ", err, re.M), err
