@@ -17,7 +17,7 @@ __all__ = ["EstimatorParams", "TorchEstimator", "TorchModel"]
 _LIGHTNING = (
     Parameter("input_shapes", "shape of each input of the model; a first -1 stands for the rows; required"),
     Parameter("num_gpus", "accepted: a process uses the GPU of its local rank", getter="getNumGPUs", setter="setNumGPUs"),
-    Parameter("logger", "Lightning's logger, on rank 0"),
+    Parameter("logger", "Lightning's logger; all ranks have it, and it writes on rank 0"),
     Parameter("log_every_n_steps", "steps between lines of the logger", 50),
     Parameter("profiler", "Lightning's profiler, or its name"),
     Parameter("terminate_on_nan", "only False: Lightning has no such word any more", False),
@@ -65,6 +65,21 @@ class TorchEstimator(HorovodEstimator):
         taken = [name for name in self.getTrainerArgs() or {} if name in train.OURS]
         if taken:
             raise ValueError(f"trainer_args: {', '.join(taken)} of the Trainer follow from the estimator; leave them out")
+        strategy = (self.getTrainerArgs() or {}).get("strategy", "auto")
+        if not isinstance(strategy, str) or strategy not in train.STRATEGIES:
+            raise ValueError(
+                f"trainer_args: strategy={strategy!r} is none of {', '.join(train.STRATEGIES)}: the estimator trains with "
+                "DistributedDataParallel over libhvd"
+            )
+
+    def _check_rows(self, data: Any, size: int) -> None:
+        """A module may log with sync_dist=True, which waits for all ranks, so each of them must have something to validate."""
+        super()._check_rows(data, size)
+        if data.validation is not None and data.validation.rows < size:
+            raise ValueError(
+                f"horovod.spark.lightning.TorchEstimator: {data.validation.rows} rows for validation are fewer than the {size} "
+                "processes; raise validation, lower the number of processes, or leave validation out"
+            )
 
     def _plan(self, common: Dict[str, Any]) -> train.Plan:
         return train.Plan(

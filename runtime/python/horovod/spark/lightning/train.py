@@ -4,9 +4,11 @@ import importlib
 import io
 import os
 import tempfile
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
+import numpy
 import torch
 
 import horovod.torch as hvd
@@ -22,8 +24,14 @@ _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 # Arguments of the Trainer that the estimator's own parameters decide.
 OURS = (
     "accelerator", "accumulate_grad_batches", "callbacks", "devices", "enable_checkpointing", "log_every_n_steps", "logger",
-    "max_epochs", "num_nodes", "plugins", "profiler", "strategy", "use_distributed_sampler",
+    "max_epochs", "num_nodes", "plugins", "profiler", "use_distributed_sampler",
 )  # fmt: skip
+
+# Lightning's names of strategies that DistributedDataParallel over libhvd can follow, and what each says to it.
+STRATEGIES: Dict[str, Dict[str, Any]] = {
+    "auto": {}, "ddp": {}, "ddp_find_unused_parameters_false": {},
+    "ddp_find_unused_parameters_true": {"find_unused_parameters": True},
+}  # fmt: skip
 
 
 @dataclass
@@ -62,13 +70,22 @@ def main(store: Any, ticket: orders.Ticket) -> Optional[List[Dict[str, Any]]]:
 
 
 class _Stream(torch.utils.data.IterableDataset):
-    """Batches that are read by the data module, for a DataLoader that only hands them on."""
+    """Batches that are read by the data module, for a DataLoader that only hands them on.
 
-    def __init__(self, batches: Callable[[], Iterator[Dict[str, torch.Tensor]]]) -> None:
+    count: how many an epoch has; None: the data module does not say."""
+
+    def __init__(self, batches: Callable[[], Iterator[Dict[str, torch.Tensor]]], count: Optional[int]) -> None:
         self._batches = batches
+        self._count = count
 
     def __iter__(self) -> Iterator[Dict[str, torch.Tensor]]:
-        return self._batches()
+        # A generator, because Lightning may ask for the iterator before it knows the epoch of a continued run.
+        yield from self._batches()
+
+    def __len__(self) -> int:
+        if self._count is None:
+            raise TypeError("the data module has no train_steps and val_steps, so the number of batches is not known")
+        return self._count
 
 
 class _Fit:
@@ -90,12 +107,17 @@ class _Fit:
         if len(self.history) >= plan.epochs:
             return self.history if hvd.rank() == 0 else None
         package = importlib.import_module(package_of(plan.model))
+        _tell_rank(package)
         recorder = _recorder(package, self)
         # It comes first, so that what the user's callbacks do when an epoch begins is not of the epoch before.
         trainer = self._trainer(package, [recorder, *plan.callbacks])
-        loaders = {"train_dataloaders": _loader(lambda: self._training(trainer.current_epoch))}
+        steps, val_steps = (getattr(self._data, name, None) for name in ("train_steps", "val_steps"))
+        loaders = {"train_dataloaders": _loader(lambda: self._training(trainer.current_epoch), steps)}
         if plan.data.validation is not None:
-            loaders["val_dataloaders"] = _loader(self._validation)
+            count = None if val_steps is None else min(val_steps, self._validation_batches())
+            loaders["val_dataloaders"] = _loader(self._validation, count)
+        # The warning is of several workers of a loader; ours have none.
+        warnings.filterwarnings("ignore", "Your `IterableDataset` has `__len__` defined")
         with _file_of(plan.resume) as path:
             trainer.fit(plan.model, **loaders, ckpt_path=path)
         recorder.record(trainer, plan.model)
@@ -108,37 +130,60 @@ class _Fit:
         told: Dict[str, Any] = {
             "enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, **plan.trainer_args,
             "accelerator": "gpu" if on_gpu else "cpu", "devices": [device] if on_gpu else 1,
-            "max_epochs": plan.epochs, "accumulate_grad_batches": plan.backward_passes, "logger": self._logger(),
+            "max_epochs": plan.epochs, "accumulate_grad_batches": plan.backward_passes,
+            "logger": False if plan.logger is None else plan.logger,
             "log_every_n_steps": plan.log_every, "profiler": plan.profiler, "use_distributed_sampler": False,
             "enable_checkpointing": any(isinstance(c, package.callbacks.ModelCheckpoint) for c in plan.callbacks),
         }  # fmt: skip
+        strategy = told.pop("strategy", "auto")
         if hvd.size() > 1:
-            told["strategy"] = _strategy(package, plan.compression)
+            told["strategy"] = _strategy(package, plan.compression, STRATEGIES[strategy])
         return package.Trainer(**told, callbacks=callbacks)
-
-    def _logger(self) -> Any:
-        return self.plan.logger if self.plan.logger is not None and hvd.rank() == 0 else False
 
     def _training(self, epoch: int) -> Iterator[Dict[str, torch.Tensor]]:
         return map(self._tensors, self._data.train_data(epoch))
 
+    def _validation_batches(self) -> int:
+        """For how many batches every rank has rows. With one row more a rank could have one more batch than the others."""
+        return -(-(self.plan.data.validation.rows // hvd.size()) // self.plan.val_batch_size)
+
     def _validation(self) -> Iterator[Dict[str, torch.Tensor]]:
-        """Each row once: rows that only fill the last batch are left out."""
+        """Each row once, in the same number of batches on all ranks, because a module's validation may have steps of all.
+
+        A row that would be a batch alone joins the one before."""
+        last: Optional[Dict[str, Any]] = None
+        for number, batch in enumerate(self._counted()):
+            if last is not None and number == self._validation_batches():
+                last = {name: numpy.concatenate([last[name], values]) for name, values in batch.items()}
+                continue
+            if last is not None:
+                yield self._tensors(last)
+            last = batch
+        if last is not None:
+            yield self._tensors(last)
+
+    def _counted(self) -> Iterator[Dict[str, Any]]:
+        """Without the rows that only fill the last batch."""
         for batch in self._data.val_data():
             is_counted = batch.pop(WEIGHT) > 0
             if is_counted.any():
-                yield self._tensors({name: values[is_counted] for name, values in batch.items()})
+                yield {name: values[is_counted] for name, values in batch.items()}
 
     def _tensors(self, batch: Dict[str, Any]) -> Dict[str, torch.Tensor]:
         made = zip(self._features.names, self._features(batch))
         return {**dict(made), **dict(zip(self._others.names, self._others(batch)))}
 
 
-def _loader(batches: Callable[[], Iterator[Dict[str, torch.Tensor]]]) -> Any:
-    return torch.utils.data.DataLoader(_Stream(batches), batch_size=None)
+def _loader(batches: Callable[[], Iterator[Dict[str, torch.Tensor]]], count: Optional[int]) -> Any:
+    return torch.utils.data.DataLoader(_Stream(batches, count), batch_size=None)
 
 
-def _strategy(package: Any, compression: Any) -> Any:
+def _tell_rank(package: Any) -> None:
+    """Lightning's loggers write where this rank is 0, and it would guess the rank from variables of other launchers."""
+    importlib.import_module(f"{package.__name__}.utilities.rank_zero").rank_zero_only.rank = hvd.rank()
+
+
+def _strategy(package: Any, compression: Any, options: Dict[str, Any]) -> Any:
     """DistributedDataParallel on libhvd's process group, with the places that hvdrun gave to the ranks."""
     import horovod.torch.backend  # noqa: F401  makes torch.distributed know "hvd"
 
@@ -172,8 +217,7 @@ def _strategy(package: Any, compression: Any) -> Any:
     class Strategy(package.strategies.DDPStrategy):
         def set_world_ranks(self) -> None:
             """Lightning would compute the ranks of equally filled hosts; Spark's are not."""
-            rank_zero = importlib.import_module(f"{package.__name__}.utilities.rank_zero")
-            rank_zero.rank_zero_only.rank = self.global_rank
+            _tell_rank(package)
 
         global_rank = property(lambda self: hvd.rank(), lambda self, rank: None)
         world_size = property(lambda self: hvd.size())
@@ -182,7 +226,7 @@ def _strategy(package: Any, compression: Any) -> Any:
         root_device = property(lambda self: self.parallel_devices[0])
 
     hook = {} if compression in (None, hvd.Compression.none) else {"ddp_comm_hook": _hook_of(compression)}
-    return Strategy(cluster_environment=Environment(), process_group_backend="hvd", **hook)
+    return Strategy(cluster_environment=Environment(), process_group_backend="hvd", **hook, **options)
 
 
 def _hook_of(compression: Any) -> Any:
@@ -222,7 +266,8 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
     class Recorder(package.Callback):
         def __init__(self) -> None:
             self._done = len(fitting.history)  # epochs in the history
-            self._loss = [0.0, 0.0]
+            self._batches = 0
+            self._loss = [0.0, 0.0]  # how many, and their sum
             self._rows = 0
 
         def on_train_start(self, trainer: Any, module: Any) -> None:
@@ -230,27 +275,31 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
 
         def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
             self.record(trainer, module)
-            self._loss, self._rows = [0.0, 0.0], 0
+            self._batches, self._loss, self._rows = 0, [0.0, 0.0], 0
             # The random numbers of an epoch depend on nothing before it, so a continued run draws the same.
             torch.manual_seed(hash((plan.seed, trainer.current_epoch, hvd.rank())) % (1 << 63))
 
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
-            loss = outputs["loss"] if isinstance(outputs, dict) else outputs
+            self._batches += 1
+            loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
             if loss is not None:
-                self._loss = [self._loss[0] + 1, self._loss[1] + loss.detach().double()]
+                # Lightning has divided it, so that the gradients of several batches are their average.
+                parts = trainer.accumulate_grad_batches if module.automatic_optimization else 1
+                self._loss = [self._loss[0] + 1, self._loss[1] + loss.detach().double() * parts]
 
         def on_validation_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, *_: Any) -> None:
             self._rows += len(next(iter(batch.values())))
 
         def record(self, trainer: Any, module: Any) -> None:
             """Of the epoch that has ended, if one has; all ranks call it at the same point."""
-            if not self._loss[0]:
+            if not self._batches:  # not the losses, which a rank may lack: what follows is a step of all ranks
                 return
             metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
             told = hvd.allgather_object((float(self._loss[0]), float(self._loss[1]), self._rows, metrics))
-            steps = sum(rank[0] for rank in told)
-            entry = {"epoch": self._done, "train": {"loss": sum(rank[1] for rank in told) / steps}}
-            entry["metrics"] = _averages([(rank[3], rank[2]) for rank in told])
+            losses = sum(rank[0] for rank in told)
+            train = {"loss": sum(rank[1] for rank in told) / losses} if losses else {}
+            metrics = _averages([(rank[3], rank[2]) for rank in told])
+            entry = {"epoch": self._done, "train": train, "metrics": metrics}
             fitting.history.append(entry)
             self._done += 1
             if hvd.rank() == 0 and plan.verbose:
@@ -294,10 +343,23 @@ def _averages(told: List[Any]) -> Dict[str, float]:
     return averages
 
 
+# What schedulers call the rates that they know. OneCycleLR keeps its own in the optimizer.
+_RATES = ("base_lrs", "max_lrs", "min_lrs", "default_min_lr", "eta_min")
+
+
 def _multiply_rates(trainer: Any, factor: float) -> None:
-    """Of the optimizers, and of the schedulers that know the rates which these began with."""
+    """Of the optimizers, and of the schedulers, so that every rate of the training is so many times what it was."""
     for optimizer in trainer.optimizers:
         optimizers.multiply_rate(optimizer, factor)
     for config in trainer.lr_scheduler_configs:
-        if hasattr(config.scheduler, "base_lrs"):
-            config.scheduler.base_lrs = [rate * factor for rate in config.scheduler.base_lrs]
+        _multiply_rates_of(config.scheduler, factor)
+
+
+def _multiply_rates_of(scheduler: Any, factor: float) -> None:
+    for name in _RATES:
+        rates = getattr(scheduler, name, None)
+        if rates is not None:
+            is_list = isinstance(rates, (list, tuple))
+            setattr(scheduler, name, [rate * factor for rate in rates] if is_list else rates * factor)
+    for inner in getattr(scheduler, "_schedulers", ()):  # of SequentialLR and ChainedScheduler
+        _multiply_rates_of(inner, factor)

@@ -40,12 +40,16 @@ def _moved(
     return moved
 
 
+# The keys of a group that are rates; the last three are those of the schedulers OneCycleLR and SWALR.
+_RATES = ("lr", "initial_lr", "max_lr", "min_lr", "swa_lr")
+
+
 def multiply_rate(state: Any, factor: float) -> Any:
     """An optimizer, or its state_dict(), with its learning rates multiplied; returned."""
     groups = state["param_groups"] if isinstance(state, dict) else state.param_groups
     for group in groups:
-        for name in ("lr", "initial_lr"):
-            if name in group:
+        for name in _RATES:
+            if group.get(name) is not None:
                 group[name] = group[name] * factor
     return state
 

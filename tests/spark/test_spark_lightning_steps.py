@@ -1,0 +1,176 @@
+"""horovod.spark.lightning: what modules may do in a step. The data is Parquet that pyarrow writes, so Spark is not started."""
+
+import csv
+import os
+import types
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import torch
+from estimator_helpers import Here, points
+
+lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed here")
+pytest.importorskip("pyspark", reason="pyspark is not installed here")
+
+from horovod.spark.common.backend import LocalBackend  # noqa: E402
+from horovod.spark.common.store import LocalStore  # noqa: E402
+from horovod.spark.lightning import TorchEstimator, train  # noqa: E402
+
+LOSS = 3.0  # what each step says, whatever the weights are
+
+
+def store_of(tmp_path, rows=64, validation=0):
+    store = LocalStore(str(tmp_path / "store"))
+    for count, url in ((rows, store.get_train_data_path()), (validation, store.get_val_data_path())):
+        if count:
+            features, labels, _ = zip(*points(count))
+            folder = store.get_localized_path(url)
+            os.makedirs(folder)
+            table = pyarrow.table({"features": pyarrow.array(features, pyarrow.list_(pyarrow.float32())), "label": labels})
+            pyarrow.parquet.write_table(table, f"{folder}/part.parquet")
+    return store
+
+
+def fitted(store, module, **values):
+    told = dict(backend=Here(), store=store, model=module, input_shapes=[[-1, 4]], feature_cols=["features"],
+                label_cols=["label"], batch_size=8, epochs=2, verbose=0, random_seed=3)  # fmt: skip
+    return TorchEstimator(**{**told, **values}).fit_on_parquet()
+
+
+def make_module(step, is_automatic=True, schedule=None):
+    """`step`: gets the module, a loss to be returned and the batch's number; what it returns the training step does."""
+
+    # Defined inside of a function, a class travels by value.
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.other = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
+            self.automatic_optimization = is_automatic
+
+        def forward(self, x):
+            return self.linear(x)
+
+        def training_step(self, batch, number):
+            self.batch = batch
+            out = self(batch["features"]).sum()
+            return step(self, out - out.detach() + LOSS, number)
+
+        def validation_step(self, batch, number):
+            rows = float(len(batch["label"]))
+            self.log("rows", rows, on_step=True, on_epoch=True, sync_dist=True, reduce_fx="sum", batch_size=1)
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.01)
+            return schedule(self, optimizer) if schedule else optimizer
+
+    torch.manual_seed(1)
+    return Module()
+
+
+def step_by_hand(module, loss, number):
+    optimizer = module.optimizers()
+    optimizer.zero_grad()
+    module.manual_backward(loss)
+    optimizer.step()
+
+
+def step_that_says_no_loss(module, loss, number):
+    step_by_hand(module, loss, number)
+    return {"other": loss.detach()}
+
+
+@pytest.mark.parametrize("step, is_automatic", [
+    (step_by_hand, False),
+    (step_that_says_no_loss, False),
+    (lambda module, loss, number: None, True),
+])  # fmt: skip
+def test_steps_without_a_loss_are_epochs_all_the_same(tmp_path, step, is_automatic):
+    model = fitted(store_of(tmp_path), make_module(step, is_automatic))
+    assert model.getHistory() == [{"epoch": epoch, "train": {}, "metrics": {}} for epoch in range(2)]
+
+
+def test_the_loss_of_the_history_is_what_steps_returned_however_many_make_one_step_of_the_optimizer(tmp_path):
+    model = fitted(store_of(tmp_path), make_module(lambda module, loss, number: loss), backward_passes_per_step=4)
+    assert [entry["train"]["loss"] for entry in model.getHistory()] == [LOSS] * 2
+
+
+def test_fewer_rows_of_validation_than_processes_are_refused_before_anything_is_started(tmp_path):
+    with pytest.raises(ValueError, match="1 rows for validation are fewer than the 2 processes; raise validation"):
+        fitted(store_of(tmp_path, validation=1), make_module(step_by_hand, False), backend=LocalBackend(2))
+
+
+def test_two_processes_may_lack_losses_leave_parameters_unused_ask_for_the_length_and_log(tmp_path):
+    def step(module, loss, number):
+        module.logger.experiment.log_metrics({"mine": 1.0}, number)
+        step_by_hand(module, loss, number)
+        module.lr_schedulers().step()
+        return loss if module.global_rank == 0 else None
+
+    def schedule(module, optimizer):
+        steps = module.trainer.estimated_stepping_batches
+        if steps != 4:
+            raise ValueError(f"{steps} steps, not the 2 of each of 2 epochs")
+        return [optimizer], [torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=steps)]
+
+    model = fitted(
+        store_of(tmp_path, validation=17), make_module(step, False, schedule), backend=LocalBackend(2),
+        logger=lightning.loggers.CSVLogger(str(tmp_path), name="logs"), log_every_n_steps=1,
+        callbacks=[lightning.callbacks.LearningRateMonitor("step")],
+        trainer_args={"strategy": "ddp_find_unused_parameters_true", "limit_train_batches": 0.5, "val_check_interval": 0.5},
+    )  # fmt: skip
+    assert [entry["train"]["loss"] for entry in model.getHistory()] == [LOSS] * 2
+    assert [entry["metrics"]["rows_epoch"] for entry in model.getHistory()] == [17] * 2  # 8 on one, and 9 on the other
+    assert os.listdir(tmp_path / "logs") == ["version_0"]
+    with open(tmp_path / "logs/version_0/metrics.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows if row["mine"]] == ["0", "1"] * 2
+    rates = [float(row["lr-SGD"]) for row in rows if row["lr-SGD"]]
+    assert 0.1 < max(rates) <= 0.2  # twice what one process has
+
+
+def test_a_strategy_that_is_not_over_libhvd_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="strategy='fsdp' is none of auto, ddp, .*: the estimator trains with Distributed"):
+        fitted(store_of(tmp_path), make_module(step_by_hand, False), trainer_args={"strategy": "fsdp"})
+
+
+def test_a_run_whose_length_was_asked_for_is_continued_at_its_epoch(tmp_path):
+    def schedule(module, optimizer):
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, module.trainer.estimated_stepping_batches)]
+
+    def step(module, loss, number):
+        return module(module.batch["features"]).square().mean()
+
+    store = store_of(tmp_path)
+    module = make_module(step, schedule=schedule)
+    whole = fitted(store, module)
+    fitted(store, module, run_id="run", epochs=1)
+    continued = fitted(store, module, run_id="run")
+    assert continued.getHistory() == whole.getHistory()
+
+
+schedulers = torch.optim.lr_scheduler
+
+
+@pytest.mark.parametrize("make", [
+    lambda optimizer: schedulers.OneCycleLR(optimizer, max_lr=0.5, total_steps=8),
+    lambda optimizer: schedulers.CyclicLR(optimizer, base_lr=0.01, max_lr=0.1, step_size_up=2),
+    lambda optimizer: schedulers.CosineAnnealingLR(optimizer, 8, eta_min=0.01),
+    lambda optimizer: schedulers.ReduceLROnPlateau(optimizer, patience=0, min_lr=0.02),
+    lambda optimizer: schedulers.SequentialLR(
+        optimizer, [schedulers.LinearLR(optimizer, 0.1, total_iters=2), schedulers.StepLR(optimizer, 2)], [3]),
+    lambda optimizer: schedulers.ChainedScheduler(
+        [schedulers.LambdaLR(optimizer, lambda epoch: 1.0 / (epoch + 1)), schedulers.ExponentialLR(optimizer, 0.9)]),
+])  # fmt: skip
+def test_every_rate_of_a_schedule_is_multiplied(make):
+    def rates(factor):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1, momentum=0.9)
+        scheduler = make(optimizer)
+        train._multiply_rates(types.SimpleNamespace(
+            optimizers=[optimizer], lr_scheduler_configs=[types.SimpleNamespace(scheduler=scheduler)]), factor)  # fmt: skip
+        for _ in range(7):
+            yield optimizer.param_groups[0]["lr"]
+            optimizer.step()
+            scheduler.step(*[1.0] * isinstance(scheduler, schedulers.ReduceLROnPlateau))
+
+    assert list(rates(4)) == pytest.approx([4 * rate for rate in rates(1)])
