@@ -94,6 +94,33 @@ def test_a_compiled_model_brings_its_own_optimizer_and_loss(spark, frame, store)
     assert list(model.getHistory()) == ["loss"] and model.getModel().optimizer.name == "adam"
 
 
+def test_a_loss_of_the_program_and_metrics_of_several_values_go_all_the_way(spark, frame, store, tmp_path):
+    from horovod.keras.callbacks import BestModelCheckpoint
+
+    def my_loss(truth, found):
+        return keras.losses.categorical_crossentropy(keras.ops.one_hot(truth[:, 0], 2), found, from_logits=True)
+
+    class Correct(keras.metrics.F1Score):
+        def update_state(self, truth, found, sample_weight=None):
+            super().update_state(keras.ops.one_hot(truth[:, 0], 2), keras.ops.softmax(found))
+
+    net = make_net()
+    rate = keras.optimizers.schedules.ExponentialDecay(0.1, 100, 0.9)
+    net.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(rate)), my_loss, metrics=[Correct(name="f1")])
+    best = BestModelCheckpoint(monitor="loss", mode="max")
+    store = LocalStore(str(tmp_path / "kept"), save_runs=True)
+    told = estimator(store, model=net, metrics=[], validation=0.2, label_shapes=[[-1, 1]], checkpoint_callback=best, run_id="r")
+    told._set(optimizer=None, loss=None)
+    model = told.fit(frame)
+    history = model.getHistory()
+    assert [len(value) for value in history["f1"] + history["val_f1"]] == [2] * 4
+    assert store.exists(store.get_run_path("r") + "/best.keras")
+    first = told.copy().setEpochs(1).setRunId("first").setCheckpointCallback(None).fit(frame)
+    assert_same_weights(model.getModel(), first.getModel())  # the loss was highest in the first epoch
+    model.write().overwrite().save(str(tmp_path / "model"))
+    assert_same_weights(model.getModel(), KerasModel.load(str(tmp_path / "model")).getModel())
+
+
 @pytest.mark.parametrize("values, text", [
     (dict(model=keras.Sequential([keras.layers.Dense(2)])), "must know its shapes"),
     (dict(model=keras.Sequential([keras.layers.Input((5,)), keras.layers.Dense(2)])), "'features' has rows of"),

@@ -44,6 +44,8 @@ class Output:
         flat = array.reshape(rows, -1)
         if self.kind == SCALAR:
             values = numpy.rint(flat[:, 0]) if self.is_whole else flat[:, 0]
+            if pyarrow.types.is_boolean(arrow_type) and values.dtype.kind == "f":
+                values = values >= 0.5  # a probability; a cast would make all but 0 true
             return pyarrow.array(values).cast(arrow_type)
         offsets = numpy.arange(rows + 1, dtype=numpy.int32) * flat.shape[1]
         values = pyarrow.array(numpy.ascontiguousarray(flat, numpy.float64).reshape(-1))
@@ -76,6 +78,8 @@ def transform(frame: Any, predictor: Predictor, features: Sequence[str], outputs
     from pyspark.ml.linalg import VectorUDT
     from pyspark.sql import types
 
+    from horovod.spark.common.spark_columns import quoted
+
     lacking = [name for name in features if name not in frame.columns]
     taken = [output.name for output in outputs if output.name in frame.columns]
     if lacking or taken:
@@ -84,16 +88,16 @@ def transform(frame: Any, predictor: Predictor, features: Sequence[str], outputs
     kept = frame.schema.fields
     vectors = [name for name in features if isinstance(frame.schema[name].dataType, VectorUDT)]
     sources = {name: f"__hvd_{number}_{name}" if name in vectors else name for number, name in enumerate(features)}
-    wide = frame.select("*", *[vector_to_array(frame[name], "float32").alias(sources[name]) for name in vectors])
+    wide = frame.select("*", *[vector_to_array(frame[quoted(name)], "float32").alias(sources[name]) for name in vectors])
     added = [types.StructField(output.name, output.spark_type or types.ArrayType(types.DoubleType()), True)
              for output in outputs]  # fmt: skip
     run = _Run(Carrier(predictor, frame.sparkSession), sources, [field.name for field in kept], list(outputs))
     result = wide.mapInArrow(run, types.StructType([*kept, *added]))
     if not any(output.kind == VECTOR for output in outputs):
         return result
-    new = {output.name: array_to_vector(result[output.name]).alias(output.name) for output in outputs
+    new = {output.name: array_to_vector(result[quoted(output.name)]).alias(output.name) for output in outputs
            if output.kind == VECTOR}  # fmt: skip
-    return result.select(*[new.get(name, result[name]) for name in result.columns])
+    return result.select(*[new.get(name, result[quoted(name)]) for name in result.columns])
 
 
 class _Run:

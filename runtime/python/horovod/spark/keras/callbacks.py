@@ -20,7 +20,7 @@ class Validation(keras.callbacks.Callback):
         self._tensors = tensors
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        sums: Dict[str, float] = {}
+        sums: Dict[str, Any] = {}
         rows = 0
         for batch in self._rows():
             count = len(next(iter(batch.values())))
@@ -30,13 +30,41 @@ class Validation(keras.callbacks.Callback):
             self.model.reset_metrics()
             rows += count
             for name, value in found.items():
-                sums[name] = sums.get(name, 0.0) + count * float(value)
+                sums[name] = sums.get(name, 0.0) + count * _array(value)
         # The names are those of the training, which every rank has. A rank without rows of validation has no others.
         names = sorted(logs or {})
-        mine = np.array([rows, *[sums.get(name, 0.0) for name in names]], np.float64)
+        shapes = [_array((logs or {})[name]).shape for name in names]
+        parts = [np.broadcast_to(sums.get(name, 0.0), shape).reshape(-1) for name, shape in zip(names, shapes)]
+        mine = np.concatenate([[float(rows)], *parts])
         (of_all,) = _arrays.allreduce([mine], ["estimator.validation"], _lib.SUM)
         if logs is not None:
-            logs.update({f"val_{name}": float(value / of_all[0]) for name, value in zip(names, of_all[1:])})
+            ends = np.cumsum([part.size for part in parts])
+            for name, shape, value in zip(names, shapes, np.split(of_all[1:] / of_all[0], ends[:-1])):
+                logs[f"val_{name}"] = value.reshape(shape) if shape else float(value[0])
+
+
+def _array(value: Any) -> np.ndarray:
+    """A metric's value: a number, or one for each class."""
+    return np.asarray(keras.ops.convert_to_numpy(value), np.float64)
+
+
+@keras.saving.register_keras_serializable("horovod")
+class Scaled(keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule whose rates are multiplied: by the number of ranks, during a fit."""
+
+    def __init__(self, schedule: Any, factor: float) -> None:
+        self._schedule = schedule
+        self._factor = factor
+
+    def __call__(self, step: Any) -> Any:
+        return self._schedule(step) * self._factor
+
+    def get_config(self) -> Dict[str, Any]:
+        return {"schedule": keras.saving.serialize_keras_object(self._schedule), "factor": self._factor}
+
+    @classmethod
+    def from_config(cls, config: Dict[str, Any]) -> "Scaled":
+        return cls(keras.saving.deserialize_keras_object(config["schedule"]), config["factor"])
 
 
 class Checkpoint(keras.callbacks.Callback):

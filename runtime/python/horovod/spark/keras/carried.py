@@ -3,6 +3,7 @@
 Keras is imported late, in functions: whoever unpacks says first which backend it is to have.
 """
 
+import copy
 import os
 import tempfile
 from typing import Any, Dict, Optional
@@ -18,9 +19,23 @@ class Model:
             with open(path, "rb") as file:
                 self._content = file.read()
         self._custom_objects = dict(custom_objects or {})
+        import keras
+
+        self._policy = keras.saving.serialize_keras_object(model.dtype_policy)
 
     def open(self) -> Any:
         """The model. Runs code that the model says, as loading with Lambda layers does."""
+        import keras
+
+        before = keras.config.dtype_policy()
+        # A model's file has the policies of its layers only. The model's own is the one in force while it is made.
+        keras.config.set_dtype_policy(keras.saving.deserialize_keras_object(self._policy))
+        try:
+            return self._load()
+        finally:
+            keras.config.set_dtype_policy(before)
+
+    def _load(self) -> Any:
         import keras
 
         with tempfile.TemporaryDirectory(prefix="hvd-keras-") as folder:
@@ -36,7 +51,7 @@ class Saved:
     def __init__(self, model: Any, custom_objects: Optional[Dict[str, Any]]) -> None:
         self._custom_objects = dict(custom_objects or {})
         self._model = Model(model, custom_objects)
-        self._told = compiled_with(model)
+        self._told = compiled_with(model, custom_objects)
 
     def open(self) -> Any:
         model = self._model.open()
@@ -48,27 +63,32 @@ class Saved:
 class _Config:
     """An object of Keras by its configuration."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, custom_objects: Dict[str, Any]) -> None:
         import keras
 
+        # Who unpacks may not be able to import the class: it may be of a notebook. So it travels with the value.
+        own = {} if type(value).__module__.startswith("keras.") else {type(value).__name__: type(value)}
+        self._custom_objects = {**own, **custom_objects}
         self._config = keras.saving.serialize_keras_object(value)
 
     def open(self, custom_objects: Dict[str, Any]) -> Any:
         import keras
 
-        return keras.saving.deserialize_keras_object(self._config, custom_objects=custom_objects, safe_mode=False)
+        known = {**self._custom_objects, **custom_objects}
+        config = copy.deepcopy(self._config)  # LossScaleOptimizer takes a part out
+        return keras.saving.deserialize_keras_object(config, custom_objects=known, safe_mode=False)
 
 
-def packed(value: Any) -> Any:
+def packed(value: Any, custom_objects: Optional[Dict[str, Any]] = None) -> Any:
     """A loss, metric or optimizer, or lists and dicts of them, as something that pickles; functions stay as they are."""
     import keras
 
     if isinstance(value, dict):
-        return {name: packed(item) for name, item in value.items()}
+        return {name: packed(item, custom_objects) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [packed(item) for item in value]
+        return [packed(item, custom_objects) for item in value]
     if isinstance(value, (keras.losses.Loss, keras.metrics.Metric, keras.optimizers.Optimizer)):
-        return _Config(value)
+        return _Config(value, custom_objects or {})
     return value
 
 
@@ -81,19 +101,16 @@ def unpacked(value: Any, custom_objects: Dict[str, Any]) -> Any:
     return value.open(custom_objects) if isinstance(value, _Config) else value
 
 
-def compiled_with(model: Any) -> Dict[str, Any]:
+def compiled_with(model: Any, custom_objects: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
     """What a compiled model was compiled with, packed; empty: it is not compiled."""
-    if not getattr(model, "compiled", False):
-        return {}
-    told = model.get_compile_config() or {}
+    # Keras' get_compile_config() has names in place of functions. These are the objects that compile() was given.
+    config = getattr(model, "_compile_config", None) if getattr(model, "compiled", False) else None
+    told = dict(config.config) if config is not None else {}
     if told.get("optimizer") is None:
         return {}
-
-    import keras
-
-    opened = {name: keras.saving.deserialize_keras_object(told[name]) for name in
-              ("optimizer", "loss", "loss_weights", "metrics", "weighted_metrics") if told.get(name) is not None}  # fmt: skip
-    return {name: packed(value) for name, value in opened.items()}
+    if isinstance(told["optimizer"], str):  # the model's has a rate, which may have been set since
+        told["optimizer"] = model.optimizer
+    return {name: packed(value, custom_objects) for name, value in told.items() if value is not None}
 
 
 def compiling(told: Dict[str, Any], custom_objects: Dict[str, Any]) -> Dict[str, Any]:

@@ -35,7 +35,7 @@ class KerasEstimator(HorovodEstimator):
 
     def _check_told(self) -> None:
         super()._check_told()
-        if not carried.compiled_with(self.getModel()):
+        if not carried.compiled_with(self.getModel(), self.getCustomObjects()):
             for name in ("optimizer", "loss"):
                 if self.getOrDefault(name) is None:
                     raise ValueError(f"KerasEstimator: {name} is required, as the model is not compiled")
@@ -46,13 +46,13 @@ class KerasEstimator(HorovodEstimator):
         model = self.getModel()
         if not (model.built and getattr(model, "inputs", None) and getattr(model, "outputs", None)):
             raise ValueError(
-                "KerasEstimator: the model must know its shapes: begin it with keras.layers.Input, or call it once"
+                "KerasEstimator: the model must know its shapes: make it Sequential or functional, from keras.layers.Input on"
             )
 
     def _to_saved(self, name: str, value: Any) -> Any:
         if name == "model":
             return carried.Saved(value, self.getCustomObjects())
-        return carried.packed(value) if name in ("optimizer", "loss", "metrics") else value
+        return carried.packed(value, self.getCustomObjects()) if name in ("optimizer", "loss", "metrics") else value
 
     def _from_saved(self, name: str, value: Any) -> Any:
         if name == "model":
@@ -60,12 +60,13 @@ class KerasEstimator(HorovodEstimator):
         return carried.unpacked(value, {}) if name in ("optimizer", "loss", "metrics") else value
 
     def _compile_arguments(self) -> Dict[str, Any]:
-        told = carried.compiled_with(self.getModel())
+        custom_objects = self.getCustomObjects()
+        told = carried.compiled_with(self.getModel(), custom_objects)
         own = {
             "optimizer": self.getOptimizer(), "loss": self.getLoss(), "loss_weights": self.getLossWeights(),
             "metrics": self.getMetrics() or None,
         }  # fmt: skip
-        return {**told, **{name: carried.packed(value) for name, value in own.items() if value is not None}}
+        return {**told, **{name: carried.packed(value, custom_objects) for name, value in own.items() if value is not None}}
 
     _rank_main = train.main
 
@@ -80,6 +81,7 @@ class KerasEstimator(HorovodEstimator):
             **common, model=carried.Model(self.getModel(), self.getCustomObjects()), compile=self._compile_arguments(),
             custom_objects=self.getCustomObjects() or {}, callbacks=self.getCallbacks() or [],
             checkpoint_callback=self.getCheckpointCallback(), floatx=keras.config.floatx(),
+            label_shapes=self._shapes_of_labels(),
         )  # fmt: skip
 
     def _opened(self, plan: train.Plan) -> Any:
@@ -105,10 +107,16 @@ class KerasEstimator(HorovodEstimator):
                 f"the model or its loss cannot take two rows of zeros of these columns: {error}"
             ) from error
 
+    def _check_continues(self, plan: train.Plan, facts: Dict[str, Any]) -> None:
+        super()._check_continues(plan, facts)
+        state.check_fits(plan.model.open(), plan.resume, plan.run_id)
+
     def _facts_of(self, checkpoint: bytes) -> Dict[str, Any]:
         return state.facts_of(checkpoint)
 
     def _made_model(self, plan: train.Plan, which: str, history: Any, metadata: Dict[str, Any]) -> KerasModel:
+        if getattr(plan.checkpoint_callback, "monitor", None) and self.getReturnModel() == "best":
+            which = "best"  # it may be by a metric of the training; the latest, where none has a score
         content = self._checkpoints(plan.run_id).load(which)
         model = self._opened(plan)
         state.restore(model, content)

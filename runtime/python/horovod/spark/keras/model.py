@@ -49,7 +49,7 @@ class KerasPredictor:
             shaped(batch[name], tensor.shape[1:], name) for name, tensor in zip(self._features, self._model.inputs)
         ]
         outputs = self._model.predict_on_batch(inputs[0] if len(inputs) == 1 else inputs)
-        return [numpy.asarray(output) for output in (outputs if isinstance(outputs, (list, tuple)) else [outputs])]
+        return [numpy.asarray(output) for output in keras.tree.flatten(outputs)]  # in the order of model.outputs
 
 
 @described(_KERAS)
@@ -63,7 +63,7 @@ class KerasModel(HorovodModel):
         metadata: Dict[str, Any] = self._get_metadata() or {}
         outputs: List[predict.Output] = []
         for name, label, tensor in zip(self.getOutputCols(), self.getLabelColumns(), model.outputs):
-            row = tuple(1 if size is None else size for size in tensor.shape[1:])
+            row = tuple(2 if size is None else size for size in tensor.shape[1:])  # an unknown size makes it a vector
             outputs.append(predict.output_of(name, numpy.zeros((1, *row)), metadata.get(label)))
         return predict.transform(frame, predictor, self.getFeatureColumns(), outputs)
 

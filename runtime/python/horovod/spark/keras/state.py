@@ -29,6 +29,19 @@ def facts_of(content: bytes) -> Dict[str, Any]:
         return json.loads(arrays[_FACTS].tobytes())
 
 
+def check_fits(model: Any, content: bytes, run_id: str) -> None:
+    """ValueError where the checkpoint is of a model with other weights."""
+    with numpy.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        count = sum(name.startswith("model.") for name in arrays.files)
+        saved = [arrays[f"model.{number}"].shape for number in range(count)]
+    own = [tuple(weight.shape) for weight in model.weights]
+    if saved != own:
+        raise ValueError(
+            f"run {run_id} cannot be continued: its checkpoint has {len(saved)} weights {saved} and the model {len(own)} {own}; "
+            "choose another run_id"
+        )
+
+
 def restore(model: Any, content: bytes) -> None:
     """Into a model that is compiled with an optimizer of the same kind."""
     with numpy.load(io.BytesIO(content), allow_pickle=False) as arrays:

@@ -3,7 +3,10 @@
 Keras is imported when the rank knows which backend, type of numbers and devices it is to have.
 """
 
+import contextlib
 import os
+import posixpath
+import tempfile
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -25,6 +28,7 @@ class Plan(fit.Plan):
     callbacks: Sequence[Any]
     checkpoint_callback: Any
     floatx: str
+    label_shapes: Optional[Sequence[Sequence[int]]]
 
 
 def main(store: Any, ticket: orders.Ticket, backend: str, use_gpu: bool) -> Optional[Dict[str, List[float]]]:
@@ -72,7 +76,11 @@ class Batches:
     def __call__(self, batch: Dict[str, numpy.ndarray]) -> Tuple[Any, ...]:
         plan = self._plan
         inputs = [shaped(batch[name], row, name) for name, row in zip(plan.feature_cols, self._inputs)]
-        labels = [self._label(batch[name], row) for name, row in zip(plan.label_cols, self._outputs)]
+        told = plan.label_shapes or [None] * len(plan.label_cols)
+        labels = [
+            self._label(batch[name], row) if shape is None else _labelled(batch[name], shape, name)
+            for name, row, shape in zip(plan.label_cols, self._outputs, told)
+        ]
         weights = [] if plan.sample_weight_col is None else [batch[plan.sample_weight_col].astype(numpy.float32)]
         return (_one_or_all(inputs), _one_or_all(labels), *weights)
 
@@ -82,8 +90,37 @@ class Batches:
         return array.reshape(len(array), *row) if has_all else array
 
 
+def _labelled(array: numpy.ndarray, shape: Sequence[int], name: str) -> numpy.ndarray:
+    """A batch of labels in the shape of label_shapes, in which a first -1 stands for the rows."""
+    row = tuple(shape[1:]) if len(shape) and shape[0] == -1 else tuple(shape)
+    array = array.astype(numpy.float32, copy=False) if array.dtype == numpy.float64 else array
+    try:
+        return array.reshape(len(array), *row)
+    except ValueError:
+        raise ValueError(
+            f"column {name!r} has rows of {list(array.shape[1:])} values, which are not of shape {list(shape)}"
+        ) from None
+
+
 def _one_or_all(arrays: List[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def score(callback: Any, logs: Dict[str, Any]) -> Optional[float]:
+    """By what an epoch is the best: the lower, the better; None: it cannot be. `callback`: the plan's checkpoint_callback."""
+    monitor = getattr(callback, "monitor", None)
+    value = logs.get(monitor or "val_loss")
+    if value is None or numpy.ndim(value) != 0:
+        return None
+    is_better = getattr(callback, "monitor_op", None) if monitor else None
+    return -float(value) if is_better is not None and bool(is_better(2.0, 1.0)) else float(value)
+
+
+def _number_or_list(value: Any) -> Any:
+    """A metric's value for the history, which is JSON. Some metrics have one number for each class."""
+    import keras
+
+    return numpy.asarray(keras.ops.convert_to_numpy(value), numpy.float64).tolist()
 
 
 class _Fit:
@@ -95,6 +132,7 @@ class _Fit:
         self._hvd = hvd
         self._plan = plan
         self._data = data
+        self._store = store
         self._checkpoints = Checkpoints(store, plan.run_id, plan.keep_checkpoints)
         self._model = plan.model.open()
         self._batches = Batches(plan, self._model)
@@ -115,11 +153,16 @@ class _Fit:
         self._rate = self._scaled_rate()
 
     def _scaled_rate(self) -> Optional[float]:
-        """The rate of one process; the optimizer's becomes that of all. A schedule stays as it is."""
+        """The rate of one process, None for a schedule; the optimizer's becomes that of all."""
         import keras
 
         optimizer = self._model.optimizer
+        while hasattr(optimizer, "inner_optimizer"):  # the scaling of losses has no rate of its own
+            optimizer = optimizer.inner_optimizer
         if isinstance(optimizer._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            from horovod.spark.keras.callbacks import Scaled
+
+            optimizer.learning_rate = Scaled(optimizer._learning_rate, self._hvd.size())
             return None
         rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
         if self._plan.resume is not None:
@@ -135,13 +178,35 @@ class _Fit:
         callbacks += [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
         callbacks += list(plan.callbacks)
         if hvd.rank() == 0:
-            callbacks += [Checkpoint(self)] + ([plan.checkpoint_callback] if plan.checkpoint_callback else [])
+            # The program's callback comes first: it knows only then whether more or less is better.
+            callbacks += ([plan.checkpoint_callback] if plan.checkpoint_callback else []) + [Checkpoint(self)]
         if self._epoch < plan.epochs:
-            self._model.fit(
-                self._training(), steps_per_epoch=self._data.train_steps, epochs=plan.epochs, initial_epoch=self._epoch,
-                callbacks=callbacks, verbose=min(plan.verbose, 2) and 2 if hvd.rank() == 0 else 0,
-            )  # fmt: skip
+            with self._place_of_best():
+                self._model.fit(
+                    self._training(), steps_per_epoch=self._data.train_steps, epochs=plan.epochs,
+                    initial_epoch=self._epoch, callbacks=callbacks,
+                    verbose=min(plan.verbose, 2) and 2 if hvd.rank() == 0 else 0,
+                )  # fmt: skip
         return self.history if hvd.rank() == 0 else None
+
+    @contextlib.contextmanager
+    def _place_of_best(self) -> Iterator[None]:
+        """Gives a BestModelCheckpoint its file, which is in the run's folder afterwards."""
+        callback = self._plan.checkpoint_callback
+        if self._hvd.rank() != 0 or not isinstance(callback, self._hvd.callbacks.BestModelCheckpoint) or callback.filepath:
+            yield
+            return
+        name = "best.weights.h5" if callback.save_weights_only else "best.keras"
+        with tempfile.TemporaryDirectory(prefix="hvd-keras-") as folder:  # Keras cannot write to every store
+            callback.filepath = os.path.join(folder, name)
+            try:
+                yield
+            finally:
+                if os.path.exists(callback.filepath):
+                    with open(callback.filepath, "rb") as file:
+                        path = posixpath.join(self._store.get_run_path(self._plan.run_id), name)
+                        self._store.write(path, file.read())
+                callback.filepath = None
 
     def _training(self) -> Iterator[Tuple[Any, ...]]:
         """All epochs' batches. Keras takes one batch more than it uses, to see what they are like."""
@@ -163,7 +228,7 @@ class _Fit:
         import keras
 
         for name, value in logs.items():
-            self.history.setdefault(name, []).append(float(value))
+            self.history.setdefault(name, []).append(_number_or_list(value))
         plan = self._plan
         rate = self._rate
         if rate is not None:  # callbacks may have changed it
@@ -172,4 +237,4 @@ class _Fit:
             "epoch": epoch + 1, "history": self.history, "seed": plan.seed, "size": self._hvd.size(),
             "rows": plan.data.train.rows, "identity": plan.data.train.identity, "keras": keras.__version__,
         }  # fmt: skip
-        self._checkpoints.save(state.packed(self._model, rate, facts), epoch + 1, 0, logs.get("val_loss"))
+        self._checkpoints.save(state.packed(self._model, rate, facts), epoch + 1, 0, score(self._plan.checkpoint_callback, logs))

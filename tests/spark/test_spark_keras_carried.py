@@ -1,0 +1,107 @@
+"""How Keras' objects travel to ranks and into files, and what a rank makes of a batch. Needs no Spark session."""
+
+import importlib.util
+import os
+import pickle
+from types import SimpleNamespace
+
+import cloudpickle
+import numpy
+import pytest
+
+os.environ.setdefault("KERAS_BACKEND", "jax" if importlib.util.find_spec("jax") else "torch")
+keras = pytest.importorskip("keras", minversion="3.0")
+pytest.importorskip("pyspark", reason="pyspark is not installed here")
+
+from horovod.spark.common.predict import SCALAR, Output  # noqa: E402
+from horovod.spark.keras import carried, state, train  # noqa: E402
+from horovod.spark.keras.callbacks import Scaled  # noqa: E402
+from horovod.spark.keras.model import KerasPredictor  # noqa: E402
+
+
+def my_loss(truth, found):
+    return keras.ops.mean(keras.ops.square(truth - found), axis=-1)
+
+
+class MyLoss(keras.losses.Loss):
+    def call(self, truth, found):
+        return my_loss(truth, found)
+
+
+def net(outputs=2):
+    return keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(outputs)])
+
+
+def moved(value):
+    return pickle.loads(cloudpickle.dumps(value))
+
+
+def test_a_model_keeps_what_it_was_compiled_with():
+    model = net()
+    model.compile("sgd", my_loss, metrics=[my_loss], steps_per_execution=3, jit_compile=False, run_eagerly=True)
+    again = moved(carried.Saved(model, None)).open()
+    assert (again.steps_per_execution, again.jit_compile, again.run_eagerly) == (3, False, True)
+    again.test_on_batch(numpy.zeros((2, 4)), numpy.zeros((2, 2)))
+
+
+def test_a_class_of_the_program_is_found_without_custom_objects():
+    loss = carried.unpacked(moved(carried.packed([MyLoss()])), {})[0]
+    assert loss.name == "my_loss" and float(loss(numpy.ones((1, 2)), numpy.zeros((1, 2)))) == 1
+
+
+def test_a_model_has_its_policy_where_it_is_opened():
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        packed = carried.Model(net(), None)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    model = moved(packed).open()
+    assert keras.config.dtype_policy().name == "float32" and model.dtype_policy.name == "mixed_float16"
+    model.compile("sgd", "mse")
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+
+
+def test_a_probability_becomes_true_from_a_half_on():
+    pyarrow = pytest.importorskip("pyarrow")
+    values = Output("x", SCALAR).values(numpy.array([[0.1], [0.5], [0.9]], numpy.float32), pyarrow.bool_())
+    assert values.to_pylist() == [False, True, True]
+
+
+def test_labels_have_the_shapes_that_are_told():
+    plan = SimpleNamespace(feature_cols=["x"], label_cols=["y"], sample_weight_col=None, label_shapes=[[-1, 2, 3]])
+    batches = train.Batches(plan, net())
+    _, labels = batches({"x": numpy.zeros((5, 4)), "y": numpy.zeros((5, 6))})
+    assert labels.shape == (5, 2, 3)
+    with pytest.raises(ValueError, match="'y' has rows of"):
+        batches({"x": numpy.zeros((5, 4)), "y": numpy.zeros((5, 7))})
+
+
+def test_a_dict_of_outputs_is_in_the_order_of_the_models_outputs():
+    inputs = keras.layers.Input((4,))
+    model = keras.Model(inputs, {"b": keras.layers.Dense(3)(inputs), "a": keras.layers.Dense(1)(inputs)})
+    found = KerasPredictor(carried.Model(model, None), keras.config.backend(), "float32", ["x"])(
+        {"x": numpy.zeros((5, 4), numpy.float32)}
+    )
+    assert [array.shape[1] for array in found] == [tensor.shape[1] for tensor in model.outputs]
+
+
+def test_a_schedule_is_scaled_and_can_be_saved():
+    schedule = Scaled(keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5), 4)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
+    assert float(again(10)) == pytest.approx(0.2)
+
+
+def test_a_checkpoint_of_another_model_is_refused():
+    one, other = net(2), net(3)
+    one.compile("sgd", "mse")
+    content = state.packed(one, 0.1, {})
+    state.check_fits(one, content, "r")
+    with pytest.raises(ValueError, match="run r cannot be continued"):
+        state.check_fits(other, content, "r")
+
+
+def test_the_best_epoch_is_by_what_the_callback_monitors():
+    more = SimpleNamespace(monitor="val_accuracy", monitor_op=keras.ops.greater)
+    logs = {"val_loss": 3.0, "val_accuracy": 0.5}
+    assert (train.score(None, logs), train.score(more, logs), train.score(more, {})) == (3.0, -0.5, None)
+    assert train.score(SimpleNamespace(monitor="val_loss", monitor_op=keras.ops.less), logs) == 3.0
