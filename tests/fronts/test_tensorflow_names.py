@@ -133,8 +133,8 @@ def test_a_tensorflow_that_is_too_old_is_refused(monkeypatch):
     from horovod.common.exceptions import HorovodVersionMismatchError
     from horovod.tensorflow import _library
 
-    monkeypatch.setattr(tf, "__version__", "2.11.1")
-    with pytest.raises(HorovodVersionMismatchError, match="needs TensorFlow 2.12 or later, and this is 2.11.1: pip install -U tensorflow"):
+    monkeypatch.setattr(tf, "__version__", "2.12.1")
+    with pytest.raises(HorovodVersionMismatchError, match="needs TensorFlow 2.13 or later, and this is 2.12.1: pip install -U tensorflow"):
         _library._load()
 
 

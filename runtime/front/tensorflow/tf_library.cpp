@@ -22,7 +22,7 @@ bool find_api(std::string& error) {
 #define HVD_TF_FIND(result, function, parameters)                                                                  \
   api.function = reinterpret_cast<result(*) parameters>(::dlsym(library, "TF_" #function));                        \
   if (api.function == nullptr) {                                                                                   \
-    error = "this TensorFlow has no function TF_" #function ": horovod.tensorflow needs TensorFlow 2.16 or later"; \
+    error = "this TensorFlow has no function TF_" #function ": horovod.tensorflow needs TensorFlow 2.13 or later"; \
     return false;                                                                                                  \
   }
   HVD_TF_FUNCTIONS(HVD_TF_FIND)

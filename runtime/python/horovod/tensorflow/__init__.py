@@ -1,4 +1,4 @@
-"""Distributed training with TensorFlow 2.12 and later.
+"""Distributed training with TensorFlow 2.13 and later.
 
     import horovod.tensorflow as hvd
     hvd.init()

@@ -10,7 +10,7 @@ from horovod.common import _abi
 from horovod.common.exceptions import HorovodVersionMismatchError
 from horovod.common.util import is_version_greater_equal_than
 
-MINIMUM = "2.12"
+MINIMUM = "2.13"
 _NAME = "libhvd_tensorflow.so"
 
 
