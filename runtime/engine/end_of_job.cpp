@@ -18,6 +18,22 @@ Error shut_down_by(int rank) {
   return {Code::kLostPeer, "Horovod has been shut down by rank " + std::to_string(rank)};
 }
 
+// The code of what fails when the job is over. A stall is the fault of ranks that did not come, so whom it ends follows
+// them. Codes that say what the program asked for, such as kInvalid, would be wrong for operations that had no part in
+// it.
+Code code_of_end(Code cause) {
+  switch (cause) {
+    case Code::kLostPeer:
+    case Code::kTimeout:
+      return Code::kLostPeer;
+    case Code::kResource:
+    case Code::kProtocol:
+      return cause;
+    default:
+      return Code::kSystem;
+  }
+}
+
 template <typename... Action>
 EndActions actions_of(Action... action) {
   EndActions actions;
@@ -46,8 +62,7 @@ EndActions EndOfJob::fail(const Error& cause, int by) {
   if (over_) {
     return {};
   }
-  // kInvalid would say that the program has asked for what cannot be.
-  over_ = Error(cause.code() == Code::kInvalid ? Code::kSystem : cause.code(), cause.message());
+  over_ = Error(code_of_end(cause.code()), cause.message());
   EndActions actions = actions_of(PassOn{cause.message()});
   // First, since a program may end as soon as an operation is refused.
   if (cause.code() == Code::kLostPeer && !is_leaving_) {

@@ -77,8 +77,8 @@ class EndOfJob {
   EndActions on_leave_due();
 
   // ---- state ----
-  // Why the job is over for this rank; none while it goes on. kLostPeer: another rank's end or failure, which this one
-  // only follows.
+  // Why the job is over for this rank; none while it goes on. kLostPeer: another rank's end, failure or absence,
+  // which this one only follows.
   [[nodiscard]] const std::optional<Error>& over() const { return over_; }
   [[nodiscard]] bool is_suspicious() const { return suspicion_.has_value(); }
   [[nodiscard]] bool is_leaving() const { return is_leaving_; }

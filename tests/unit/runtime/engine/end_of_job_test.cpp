@@ -107,6 +107,9 @@ TEST_CASE("a link that breaks the protocol ends the job at once") {
   CHECK(texts_of(end.on_link_end(1, why)) ==
         Texts{"pass on rank 1 sent a frame of unknown type 77", "close", "close output"});
   CHECK(end.over()->code() == Code::kProtocol);
+  EndOfJob stalled(0, 3);
+  CHECK_FALSE(stalled.fail(Error(Code::kTimeout, "rank 1 did not come")).empty());
+  CHECK(stalled.over()->code() == Code::kLostPeer);
   EndOfJob other(0, 3);
   CHECK_FALSE(other.fail(Error(Code::kInvalid, "no")).empty());
   CHECK(other.over()->code() == Code::kSystem);
