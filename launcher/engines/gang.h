@@ -46,8 +46,9 @@ class Gang {
   [[nodiscard]] Transport& transport() { return *agents_; }
   // `handler` is called once, when the engine's tasks have gone.
   void on_gone(std::function<void(const Error&)> handler);
-  // The job is over: gives the engine time to end by itself. Call it when no session is left.
-  virtual void finish() {}
+  // The job is over: gives the engine time to end by itself. Call it when no session is left. `is_whole`: no node was
+  // lost, for which the engine might wait in vain.
+  virtual void finish(bool /*is_whole*/) {}
   // Returns what the engine has said of why it ended the agents, for the user of a job that has failed; empty: nothing.
   // `was_told_to_end`: by a signal to hvdrun or an agent.
   [[nodiscard]] virtual std::string last_words(bool /*was_told_to_end*/) const { return ""; }

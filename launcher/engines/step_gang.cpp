@@ -16,6 +16,7 @@ namespace {
 constexpr auto kQuickStart = std::chrono::seconds(2);
 // After the agents have said goodbye the command ends within milliseconds; on a busy controller it may take seconds.
 constexpr auto kStepEnd = std::chrono::seconds(10);
+constexpr auto kBrokenStepEnd = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -94,12 +95,12 @@ StepGang::~StepGang() {
   loop().cancel(quick_start_);
 }
 
-void StepGang::finish() {
+void StepGang::finish(bool is_whole) {
   is_finishing_ = true;
   if (!step_->is_running()) {
     return;
   }
-  const TimerId timer = loop().after(kStepEnd, [this] { loop().stop(); });
+  const TimerId timer = loop().after(is_whole ? kStepEnd : kBrokenStepEnd, [this] { loop().stop(); });
   if (const auto ran = loop().run(); !ran.ok()) {
     log_.write(LogLevel::kDebug, ran.error().message());
   }

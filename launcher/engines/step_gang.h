@@ -23,7 +23,7 @@ class StepGang final : public Gang {
                                               std::function<void(const std::string&)> say);
   ~StepGang() override;
   // Waits for the command, whose agents have ended: one that is killed would kill what is left of them without a word.
-  void finish() override;
+  void finish(bool is_whole) override;
   [[nodiscard]] std::string last_words(bool was_told_to_end) const override;
 
  private:

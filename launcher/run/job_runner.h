@@ -78,6 +78,7 @@ class JobRunner final {
   void on_engine_gone(const Error& why) { apply(EngineEnded{why}); }
   // True when the job was ended because its time is over, by what SIGTERM or SIGUSR1 told hvdrun or an agent.
   [[nodiscard]] bool was_told_to_end() const { return ending_.was_told_to_end(); }
+  [[nodiscard]] bool has_lost_nodes() const { return state_.has_lost_nodes(); }
   // Prints a line of hvdrun's own, in order with what the ranks printed.
   void say(std::string_view line) { logs_.say(line); }
 

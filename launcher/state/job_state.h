@@ -10,6 +10,7 @@
 // that stand before it: JobEnd, ElasticChanges, FirstFailure, JobNodes, JobRanks.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,6 +66,9 @@ class JobState {
   }
   // True of a node that could not be reached, or has not said that its ranks have ended.
   [[nodiscard]] bool is_lost(int node) const { return job_.node(node) == NodeState::kLost; }
+  [[nodiscard]] bool has_lost_nodes() const {
+    return std::find(job_.nodes.begin(), job_.nodes.end(), NodeState::kLost) != job_.nodes.end();
+  }
   // True when a signal to hvdrun has asked for the end of the job, also while that was ending already.
   [[nodiscard]] bool was_interrupted() const { return end_.was_interrupted(); }
   // Counts the other ranks that run or are being started.

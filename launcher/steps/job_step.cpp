@@ -135,7 +135,7 @@ Result<int> run_step(const JobStep& step) {
   runner = nullptr;  // what is logged from here on cannot use the loop
   if (gang != nullptr) {
     gathering = gang.get();
-    gang->finish();
+    gang->finish(!owner.has_lost_nodes());
     gathering = nullptr;
     if (const std::string words = gang->last_words(owner.was_told_to_end());
         !words.empty() && code.ok() && code.value() != 0) {

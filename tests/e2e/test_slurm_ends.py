@@ -208,3 +208,22 @@ def test_the_others_go_on_without_a_node_that_is_lost_or_leaves(slurm, marker, t
     assert job.returncode == 0, err
     assert re.search(words, err), err
     assert not wait_until_gone(marker)
+
+
+@pytest.fixture
+def small():
+    """A cluster of its own, for who breaks it."""
+    with tempfile.TemporaryDirectory(prefix="hvd-slurm-", dir="/tmp") as folder, slurm_support.Slurm(folder, 3) as cluster:
+        yield cluster
+
+
+def test_a_killed_slurmd_does_not_end_the_job_nor_hang_its_end(small, marker, tmp_path):
+    job = salloc(small, marker, "-N2", "-w", "n1,n2", HVDRUN, "sh", "-c",
+                 f"echo up; until [ -e {tmp_path}/go ]; do sleep 0.1; done; [ $RANK = 0 ] || exit 7; sleep 1000")
+    read_until(job.stdout, "up", 2)
+    small.slurmd("n2").kill()
+    (tmp_path / "go").touch()
+    _, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 7, err
+    assert re.search(r"rank 1 on n2 \(pid \d+\) exited with code 7", err), err
+    assert not wait_until_gone(marker)

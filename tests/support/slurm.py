@@ -16,6 +16,9 @@ from patience import PATIENCE
 from ports import free_ports
 
 SBIN = "/usr/sbin:/sbin"
+MOUNT_CGROUP = ("mount -t cgroup2 none /sys/fs/cgroup" if not os.path.isdir("/sys/fs/cgroup/systemd") else
+                "mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/systemd && "
+                "mount -t cgroup -o none,name=systemd none /sys/fs/cgroup/systemd")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "salloc", "sbatch", "sinfo", "scancel")
 
 
@@ -29,9 +32,11 @@ def missing():
 
 class Slurm:
     """`folder`: below a short path, since sockets stand in it. `gpus`: so many on each node, which no program can use.
-    `settings`: lines of its configuration that differ, by their names."""
+    `settings`: lines of its configuration that differ, by their names. `lab`: whose node1 and so on are n1 and so on, and whose
+    launcher runs the rest; the folder is then one that all its hosts see."""
 
-    def __init__(self, folder, nodes=4, cpus=4, gpus=0, settings=None):
+    def __init__(self, folder, nodes=4, cpus=4, gpus=0, settings=None, lab=None):
+        self.lab = lab
         self.folder = pathlib.Path(folder)
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         self.environment = {**os.environ, "PATH": os.environ["PATH"] + ":" + SBIN,
@@ -68,15 +73,15 @@ class Slurm:
         self.wait_for(lambda: (self.folder / "munge").exists(), "munged has no socket")
         self.daemon("slurmctld", "-D", "-c")
         for name in self.names:
-            self.daemon("slurmd", "-D", "-N", name)
+            self.daemon("slurmd", "-D", "-N", name, host=self.host_of(name))
         self.wait_for(lambda: self.run("sinfo", "-h", "-o", "%D %t").stdout.split() == [str(len(self.names)), "idle"],
                       "its nodes are not idle")
 
     def configuration(self, ports):
-        host = socket.gethostname()
+        host, address = (socket.gethostname(), "127.0.0.1") if self.lab is None else ("launcher", self.lab.addr("launcher"))
         folder = self.folder
         lines = [
-            "ClusterName=lab", f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={ports[0]}", "SlurmUser=root",
+            "ClusterName=lab", f"SlurmctldHost={host}({address})", f"SlurmctldPort={ports[0]}", "SlurmUser=root",
             "SlurmdUser=root", "AuthType=auth/munge", f"AuthInfo=socket={folder}/munge", "CredType=cred/munge",
             f"StateSaveLocation={folder}/state", f"SlurmdSpoolDir={folder}/spool.%n", f"SlurmdPidFile={folder}/slurmd.%n.pid",
             f"SlurmctldPidFile={folder}/slurmctld.pid", f"SlurmctldLogFile={folder}/slurmctld.log",
@@ -96,7 +101,9 @@ class Slurm:
             lines.append("GresTypes=gpu")
             more += f"Gres=gpu:{self.gpus} "
         for name, port in zip(self.names, ports[1:]):
-            lines.append(f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.cpus} "
+            host = self.host_of(name) or host
+            address = address if self.lab is None else self.lab.addr(host)
+            lines.append(f"NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs={self.cpus} "
                          f"{more}State=UNKNOWN")
         lines.append(f"PartitionName=all Nodes={','.join(self.names)} Default=YES State=UP")
         return "\n".join(lines) + "\n"
@@ -107,11 +114,22 @@ class Slurm:
             os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-{self.gpus - 1}]\n")
 
-    def daemon(self, name, *arguments):
+    def host_of(self, node):
+        """The lab's host that is this node; None without a lab."""
+        return self.lab and f"node{1 + self.names.index(node)}"
+
+    def slurmd(self, node):
+        """The process of a node's slurmd."""
+        return self.daemons[2 + self.names.index(node)]
+
+    def daemon(self, name, *arguments, host="launcher"):
         log = open(self.folder / f"{name}.{len(self.daemons)}.out", "wb")
-        program = shutil.which(name, path=self.environment["PATH"])
-        self.daemons.append(subprocess.Popen([program, *arguments], env=self.environment, stdin=subprocess.DEVNULL,
-                                             stdout=log, stderr=log, start_new_session=True))
+        words = [shutil.which(name, path=self.environment["PATH"]), *arguments]
+        if self.lab is not None:  # whose hosts have a /sys of their own, where slurmd wants control groups as the kernel has them
+            begin = ["sh", "-c", MOUNT_CGROUP + '; exec "$@"', "sh"]
+            words = self.lab.command("run", "--host", host, "--", *begin, *words)
+        self.daemons.append(subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                             start_new_session=True))
         log.close()
 
     def stop(self):
@@ -133,5 +151,6 @@ class Slurm:
 
     def run(self, *words, environment=None, **options):
         """subprocess.run() of a client."""
-        return subprocess.run([str(word) for word in words], env={**self.environment, **(environment or {})},
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, **options)
+        words = [str(word) for word in words] if self.lab is None else self.lab.command("run", "--", *words)
+        return subprocess.run(words, env={**self.environment, **(environment or {})}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=PATIENCE, **options)
