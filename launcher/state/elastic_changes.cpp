@@ -148,6 +148,7 @@ std::optional<JobActions> ElasticChanges::restart(int rank) {
   RankRecord& record = job_.rank(rank);
   record.state = RankRecord::State::kPending;
   record.is_member = false;
+  record.last_loss = last_loss_;
   ++record.restarts;
   return JobActions{RestartRank{rank, ++restarts_, last_loss_}};
 }

@@ -18,6 +18,7 @@ void FailureOrder::note_joined(int rank) {
   record.is_follower = false;
   record.by = -1;
   record.named.reset();
+  record.noticed.reset();
 }
 
 void FailureOrder::note_sign(int rank, TimePoint when) {
@@ -33,6 +34,10 @@ void FailureOrder::note_news(int rank, const FailureNews& news, TimePoint when) 
   Record& record = at(rank);
   if (news.kind == FailureNews::Kind::kNoticed) {
     record.sign = mark(when);
+    if (!record.news) {
+      record.noticed = record.sign;
+      record.told = news;
+    }
     return;
   }
   if (news.kind != FailureNews::Kind::kEnds) {
@@ -55,7 +60,7 @@ void FailureOrder::note_end(int rank, bool has_failed, TimePoint when) {
 }
 
 const FailureNews* FailureOrder::told(int rank) const {
-  return at(rank).news ? &at(rank).told : nullptr;
+  return at(rank).news || at(rank).has_left_failing(patience_) ? &at(rank).told : nullptr;
 }
 
 bool FailureOrder::follows(int rank) const {
@@ -70,6 +75,9 @@ std::uint64_t FailureOrder::number_of(const Record& failed) const {
   if (failed.news) {
     return failed.news->number;
   }
+  if (!failed.has_ended()) {
+    return failed.named->number;
+  }
   const bool has_sign = failed.sign && failed.end->at - failed.sign->at <= patience_;
   const std::uint64_t own = has_sign ? failed.sign->number : failed.end->number;
   return failed.named ? std::min(own, failed.named->number) : own;
@@ -78,7 +86,7 @@ std::uint64_t FailureOrder::number_of(const Record& failed) const {
 int FailureOrder::earliest(bool are_followers) const {
   int first = -1;
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-    const bool is_one = at(rank).is_failure() && follows(rank) == are_followers;
+    const bool is_one = is_failure(at(rank)) && follows(rank) == are_followers;
     if (is_one && (first < 0 || number_of(at(rank)) < number_of(at(first)))) {
       first = rank;
     }
@@ -87,7 +95,7 @@ int FailureOrder::earliest(bool are_followers) const {
 }
 
 bool FailureOrder::may_be_before(const Record& rank, const Record& failed) const {
-  if (rank.has_ended() || rank.is_failure() || rank.is_follower) {
+  if (rank.has_ended() || is_failure(rank) || rank.is_follower) {
     return false;
   }
   if (rank.named && rank.named->number < number_of(failed)) {
@@ -98,7 +106,7 @@ bool FailureOrder::may_be_before(const Record& rank, const Record& failed) const
 }
 
 bool FailureOrder::is_suspect(int rank) const {
-  return !at(rank).has_ended() && !at(rank).is_failure() && !follows(rank);
+  return !at(rank).has_ended() && !is_failure(at(rank)) && !follows(rank);
 }
 
 bool FailureOrder::is_leader_unknown() const {
@@ -118,7 +126,7 @@ FailureOrder::Finding FailureOrder::first(bool is_late) const {
   if (const int own = earliest(false); own >= 0) {
     // A rank's own report is certain. Its mere end may be the consequence of another rank's failure, of which so far
     // only a printed sign has come.
-    const bool is_certain = is_late || at(own).news;
+    const bool is_certain = is_late || told(own) != nullptr;
     const bool must_wait = !is_certain && std::any_of(ranks_.begin(), ranks_.end(),
                                                       [&](const Record& rank) { return may_be_before(rank, at(own)); });
     return must_wait ? Finding{-1, true} : Finding{own, false};

@@ -61,21 +61,28 @@ class FailureOrder {
   };
   struct Record {
     std::optional<Mark> sign;
-    std::optional<Mark> news;  // the rank reported that it is ending
+    std::optional<Mark> news;     // the rank reported that it is ending
+    std::optional<Mark> noticed;  // the rank reported a failure that it may live with
     std::optional<Mark> end;
     std::optional<Mark> named;  // another rank reported that it follows this one
-    FailureNews told;           // valid with `news`
+    FailureNews told;           // valid with `news` or `noticed`
     bool has_failed = false;
     bool is_follower = false;
     bool has_lost_a_peer = false;
     int by = -1;
 
     [[nodiscard]] bool has_ended() const { return end.has_value(); }
-    [[nodiscard]] bool is_failure() const { return news.has_value() || (has_ended() && has_failed); }
+    // Others fail because this rank has left the job, and it had a failure of its own just before.
+    [[nodiscard]] bool has_left_failing(Duration patience) const {
+      return named && noticed && !has_ended() && !news && named->at - noticed->at <= patience;
+    }
   };
 
   [[nodiscard]] const Record& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   Record& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool is_failure(const Record& rank) const {
+    return rank.news || (rank.has_ended() && rank.has_failed) || rank.has_left_failing(patience_);
+  }
   Mark mark(TimePoint when) {
     latest_ = std::max(latest_, when);
     return {++marks_, when};

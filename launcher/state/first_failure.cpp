@@ -84,6 +84,9 @@ std::string FirstFailure::describe_leader(int rank) const {
   }
   const RankRecord& record = job_.rank(leader);
   const bool has_ended = record.state == RankRecord::State::kEnded;
+  if (!has_ended && !record.last_loss.empty()) {
+    return record.last_loss + " before, and was started again";
+  }
   return "rank " + std::to_string(leader) + " on " + job_.placement.node_of(leader).host.name +
          (has_ended ? " had left the job before, and " + record.status.text()
                     : ", which it names as the cause, has not failed");

@@ -19,6 +19,7 @@ JobActions JobRanks::handle(const RankStarted& event) {
 
 JobActions JobRanks::handle(const RankJoined& event) {
   job_.rank(event.rank).has_joined = true;
+  job_.rank(event.rank).last_loss.clear();
   job_.order.note_joined(event.rank);
   return {};
 }

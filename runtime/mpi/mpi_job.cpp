@@ -138,7 +138,12 @@ Result<MpiJob> join_by_mpi(const MpiSettings& settings, const std::string& chose
   job.place = map_by_hosts(places, comm->rank());
   HVD_TRY_ASSIGN(job.node_address, address_among(places, comm->rank()));
   HVD_TRY_ASSIGN(const JobSecret secret, agree_on_secret(*comm, interrupt));
-  job.store = std::make_unique<MpiStore>(comm, secret, std::move(news));
+  std::vector<int> launcher_ranks = settings.ranks;
+  if (settings.comm) {
+    HVD_TRY_ASSIGN(const int world_size, library->size(library->world()));
+    launcher_ranks.assign(comm->size() == world_size ? 0 : places.size(), -1);
+  }
+  job.store = std::make_unique<MpiStore>(comm, secret, std::move(news), std::move(launcher_ranks));
   if (settings.moves_data) {
     job.backends = std::make_shared<MpiBackendMaker>(comm);
   }

@@ -69,8 +69,20 @@ Result<std::vector<std::string>> gather_texts(MpiComm& comm, const std::string& 
   return gathered;
 }
 
-MpiStore::MpiStore(std::shared_ptr<MpiComm> comm, const JobSecret& secret, std::unique_ptr<Store> news)
-    : comm_(std::move(comm)), secret_(secret), news_(std::move(news)), maker_(std::this_thread::get_id()) {}
+MpiStore::MpiStore(std::shared_ptr<MpiComm> comm, const JobSecret& secret, std::unique_ptr<Store> news,
+                   std::vector<int> launcher_ranks)
+    : comm_(std::move(comm)),
+      secret_(secret),
+      news_(std::move(news)),
+      launcher_ranks_(std::move(launcher_ranks)),
+      maker_(std::this_thread::get_id()) {}
+
+FailureNews MpiStore::for_launcher(FailureNews news) const {
+  if (news.by >= 0 && static_cast<std::size_t>(news.by) < launcher_ranks_.size()) {
+    news.by = launcher_ranks_[static_cast<std::size_t>(news.by)];
+  }
+  return news;
+}
 
 Result<std::vector<std::string>> MpiStore::exchange_while(const std::string& key, const std::string& value,
                                                           Deadline deadline, Interrupt& interrupt) {

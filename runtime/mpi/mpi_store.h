@@ -18,7 +18,9 @@ namespace hvd {
 class MpiStore final : public Store {
  public:
   // `news` is the store of a launcher that is present too, whose notices this store passes on; it may be null.
-  MpiStore(std::shared_ptr<MpiComm> comm, const JobSecret& secret, std::unique_ptr<Store> news);
+  // `launcher_ranks` is the launcher's number of each rank of `comm`, or -1; empty: they are the same.
+  MpiStore(std::shared_ptr<MpiComm> comm, const JobSecret& secret, std::unique_ptr<Store> news,
+           std::vector<int> launcher_ranks);
 
   Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,
                                                   Interrupt& interrupt) override;
@@ -26,20 +28,23 @@ class MpiStore final : public Store {
   [[nodiscard]] int notice_fd() const override { return news_ == nullptr ? -1 : news_->notice_fd(); }
   void tell(const FailureNews& news) override {
     if (news_ != nullptr) {
-      news_->tell(news);
+      news_->tell(for_launcher(news));
     }
   }
   void tell_apart(const FailureNews& news) const override {
     if (news_ != nullptr) {
-      news_->tell_apart(news);
+      news_->tell_apart(for_launcher(news));
     }
   }
   std::optional<Notice> poll_notice() override { return news_ == nullptr ? std::nullopt : news_->poll_notice(); }
 
  private:
+  [[nodiscard]] FailureNews for_launcher(FailureNews news) const;
+
   std::shared_ptr<MpiComm> comm_;
   const JobSecret secret_;
   std::unique_ptr<Store> news_;
+  const std::vector<int> launcher_ranks_;
   const std::thread::id maker_;  // the thread that joined; the system may give its id to a later thread
 };
 

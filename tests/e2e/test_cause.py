@@ -43,6 +43,13 @@ def test_a_rank_that_hangs_after_its_traceback_does_not_hang_the_job(marker):
     assert wait_until_gone(marker) == {}
 
 
+def test_a_rank_that_leaves_by_a_finally_and_has_much_to_save_is_named_by_its_exception(marker):
+    done = run("leaves", 1, 3, None, "--grace", "1", "-x", marker)
+    assert (done.named, done.code) == (1, 1), done.err
+    assert "failed: ValueError: failed at" in done.report[0], done.err
+    assert wait_until_gone(marker) == {}
+
+
 def test_an_exception_that_the_program_itself_prints_fails_nothing():
     done = run("caught", 0, 1)
     assert (done.code, done.report[-1:]) == (0, [line for line in done.report if "succeeded" in line]), done.err

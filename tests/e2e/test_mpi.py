@@ -14,6 +14,7 @@ import pytest
 
 from hvdrun import (
     BIN,
+    LIBHVD,
     PYTHON,
     ROOT,
     env_with,
@@ -145,6 +146,25 @@ def test_a_rank_that_fails_while_others_wait_in_mpi_is_the_one_that_is_named(mar
     done = mpi("-np", 4, *MPI_RANK, how, 1, env=env_with(marker))
     assert done.returncode == code, done.stderr
     assert re.match(rf"hvdrun: rank 1 on localhost \(pid \d+\) {words}", own_words(done)[0])
+    assert wait_until_gone(marker) == {}
+
+
+@needs_mpi4py
+def test_a_job_of_part_of_mpis_ranks_names_who_left_it_as_hvdrun_numbers_ranks(marker):
+    code = ("import array, os, time; from horovod.common import _lib, basics; from mpi4py import MPI\n"
+            "me = MPI.COMM_WORLD.Get_rank()\n"
+            "basics.init(comm=[0, 1] if me < 2 else [2, 3])\n"
+            "given, sums = (array.array('f', [1.0]) * 4 for _ in range(2))\n"
+            "plan = _lib.Plan(_lib.ALLREDUCE, _lib.FLOAT32, (4,), 'gradient')\n"
+            "while me >= 2:\n"
+            "    if plan.execute(given.buffer_info()[0], sums.buffer_info()[0]): os._exit(5)\n"
+            "    if me == 3: basics.shutdown(); break\n"
+            "time.sleep(1000)\n")
+    done = mpi("-np", 4, "--grace", 1, sys.executable, "-c", code,
+               env=env_with(marker, HVD_LIBRARY=LIBHVD, PYTHONPATH=str(ROOT / "runtime/python")))
+    assert done.returncode == 5, done.stderr
+    assert re.match(r"hvdrun: rank 2 on localhost \(pid \d+\) exited with code 5", own_words(done)[0])
+    assert "hvdrun: rank 3 on localhost, which it names as the cause, has not failed" in own_words(done), done.stderr
     assert wait_until_gone(marker) == {}
 
 

@@ -86,6 +86,18 @@ def test_an_exception_in_a_thread_is_told_as_one_that_the_program_may_live_with(
     assert told[0][0] == NOTICED and done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("body, told", [
+    ("try:\n    raise ValueError('no')\nfinally:\n    basics.shutdown()", [(NOTICED, "ValueError: no, <string>:9 in <module>"),
+                                                                       (ENDS, "ValueError: no, <string>:9 in <module>")]),
+    ("try:\n    lost()\nexcept HorovodInternalError:\n    basics.shutdown()", []),
+    ("try:\n    sys.exit(3)\nfinally:\n    basics.shutdown()", []),
+    ("basics.shutdown()\ntry:\n    1 / 0\nexcept ArithmeticError:\n    basics.shutdown()", []),
+], ids=["finally", "lost", "exit", "left before"])
+def test_a_rank_that_leaves_while_it_handles_a_failure_of_its_own_tells_of_that(tmp_path, body, told):
+    heard, done = told_by(tmp_path, body, len(told))
+    assert [(kind, what) for kind, _, what in heard] == told, done.stderr
+
+
 @pytest.mark.parametrize("body", [
     "try:\n    1 / 0\nexcept Exception:\n    sys.excepthook(*sys.exc_info())",
     "pid = os.fork()\nif pid == 0:\n    raise ValueError\nos.waitpid(pid, 0)",

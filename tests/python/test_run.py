@@ -128,6 +128,24 @@ def test_a_rank_that_ends_by_itself_is_an_error(hosts, end, words):
         horovod.run(work, num_proc=1, hosts=hosts and "elsewhere:1")
 
 
+def test_a_rank_that_is_killed_is_the_error_and_not_what_the_others_then_raise():
+    def work():
+        import os
+
+        import torch
+
+        import horovod.torch as hvd
+
+        hvd.init()
+        if hvd.rank() == 1:
+            os.kill(os.getpid(), 9)
+        hvd.allreduce(torch.ones(1))
+
+    with pytest.raises(RuntimeError, match=r"(?s)hvdrun ended with exit code 137.*rank 1 .*SIGKILL") as caught:
+        horovod.run(work, num_proc=2)
+    assert type(caught.value) is RuntimeError
+
+
 def test_lines_that_nobody_can_take_do_not_stop_a_job(capfd):
     class Refuses:
         def write(self, text):

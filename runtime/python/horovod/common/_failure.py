@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Iterator, Optional, Set
 
 from horovod.common import _lib
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 # Python's exit codes after an uncaught exception.
 _EXIT_CODE = 1
@@ -80,6 +80,15 @@ def tell_last() -> None:
     if isinstance(error, BaseException) and error is not _told:
         # It is not certain that this ended the program: interactive shells and test runners set it too.
         _tell(_lib.FAILURE_FOLLOWS if _follows(error) else _lib.FAILURE_NOTICED, error, error.__traceback__)
+
+
+def note_leaving() -> None:
+    """The rank is about to leave its job. If it does so because of an exception, as a `finally` does, that is reported:
+    others then fail because of it, and what this rank has still to do may take long."""
+    error = sys.exc_info()[1]
+    is_own = isinstance(error, (Exception, KeyboardInterrupt)) and not isinstance(error, HostsUpdatedInterrupt)
+    if is_own and not is_of_job(error):
+        _tell(_lib.FAILURE_NOTICED, error, error.__traceback__)
 
 
 def _tell(kind: int, error: BaseException, trace: Any) -> None:

@@ -170,6 +170,8 @@ def shutdown() -> None:
     """
     global generation
     generation += 1
+    if is_initialized():
+        _failure.note_leaving()
     _lib.lib.hvd_shutdown()
     if os.environ.get(_JOINED) == _own_mark():
         os.environ.pop(_JOINED, None)

@@ -271,9 +271,10 @@ def results_of(who: str, replies: List[Optional[bytes]], code: int, last_words: 
     report."""
     answers = [None if reply is None else pickle.loads(reply) for reply in replies]
     failures = [answer for answer in answers if answer is not None and "error" in answer]
-    if failures:
-        raise_first_failure(failures, last_words)
     missing = [rank for rank, answer in enumerate(answers) if answer is None]
+    # Where all of them follow another rank, and one has left nothing, as when it was killed, the report names the cause.
+    if failures and not (code and missing and all(failure["is_internal"] for failure in failures)):
+        raise_first_failure(failures, last_words)
     if code or missing:
         gone = f"ranks {missing} left no result: each ended with code 0 before its function returned, as os._exit(0) does"
         what = f"hvdrun ended with exit code {code}" if code else gone

@@ -58,6 +58,7 @@ struct Job {
   std::string follows(int rank) {
     return on(RankFailing{rank, {Kind::kFollows, -1, 1, "HorovodInternalError: by another"}, at()});
   }
+  std::string notices(int rank) { return on(RankFailing{rank, {Kind::kNoticed, -1, 1, "ValueError: no"}, at()}); }
   std::string is_over(int rank, int by) { return on(RankFailing{rank, {Kind::kOver, by, 0, "shut down"}, at()}); }
   std::string prints_traceback(int rank) { return on(RankComplained{rank, false, at()}); }
   std::string prints_loss(int rank) { return on(RankComplained{rank, true, at()}); }
@@ -209,6 +210,48 @@ TEST_CASE("when nobody but those who follow fails, the first of them is named in
   CHECK(job.on(CauseDue{}) == "report tell stop");
   CHECK(job.cause() == 0);
   CHECK(job.state.cause()->lines.back() == "rank 2 on b, which it names as the cause, has not failed");
+}
+
+TEST_CASE("a rank that left because of its own failure is named, though it goes on for long") {
+  Job job;
+  CHECK(job.notices(2).empty());
+  for (const int rank : {0, 1, 3}) {
+    CHECK(job.is_over(rank, 2).empty());
+  }
+  CHECK(job.follows(0) == "failing stop tell");
+  CHECK(job.cause() == 2);
+  CHECK(job.state.cause()->lines == std::vector<std::string>{"rank 2 on b (pid 102) failed: ValueError: no"});
+  CHECK(std::get<StopNodes>(job.actions[1]).spared == std::vector<int>{2});
+  CHECK(job.ends(2, kThree) == "report");
+  CHECK(job.state.exit_code() == 3);
+}
+
+TEST_CASE("a failure that a rank lived with long before it left, or before it joined, is not why the others fail") {
+  for (const bool joins : {false, true}) {
+    CAPTURE(joins);
+    Job job;
+    CHECK(job.notices(2).empty());
+    job.now += joins ? 0 : 3600;
+    if (joins) {
+      job.on(RankJoined{2});
+    }
+    CHECK(job.is_over(0, 2).empty());
+    CHECK(job.follows(0) == "await-cause");
+    CHECK(job.on(CauseDue{}) == "failing stop tell");
+    CHECK(job.cause() == 0);
+  }
+}
+
+TEST_CASE("a follower in an elastic job that may restart nobody more names the rank that was started again") {
+  Job job(1);
+  CHECK(job.raises(2) == "await-end");
+  CHECK(job.is_over(0, 2).empty());
+  CHECK(job.ends(2, kThree) == "restart");
+  CHECK(job.on(RankStarted{2, 202}).empty());
+  CHECK(job.ends(0, kOne) == "await-cause");
+  CHECK(job.on(CauseDue{}) == "report tell stop");
+  CHECK(job.cause() == 0);
+  CHECK(job.state.cause()->lines.back() == "rank 2 on b (pid 102) exited with code 3 before, and was started again");
 }
 
 TEST_CASE("a rank that others follow follows nobody by words of a loss that it has printed and lived with") {
