@@ -1,5 +1,7 @@
 """What tests of the estimators share: small data, and a backend that trains in the test's own process."""
 
+import os
+
 import numpy
 
 
@@ -25,3 +27,20 @@ def frame_of(spark, rows, partitions=2):
     return (
         spark.createDataFrame(rows, "features array<float>, label bigint, weight float").repartition(partitions).cache()
     )
+
+
+def store_of(tmp_path, rows=64, validation=0):
+    """A store with Parquet that pyarrow writes, for fit_on_parquet() without Spark."""
+    import pyarrow.parquet
+
+    from horovod.spark.common.store import LocalStore
+
+    store = LocalStore(str(tmp_path / "store"))
+    for count, url in ((rows, store.get_train_data_path()), (validation, store.get_val_data_path())):
+        if count:
+            features, labels, _ = zip(*points(count))
+            folder = store.get_localized_path(url)
+            os.makedirs(folder)
+            table = pyarrow.table({"features": pyarrow.array(features, pyarrow.list_(pyarrow.float32())), "label": labels})
+            pyarrow.parquet.write_table(table, f"{folder}/part.parquet")
+    return store

@@ -54,8 +54,15 @@ def test_a_copy_has_every_row_once_in_one_of_the_two_parts(spark, store):
     assert again.train == made.train and again.validation == made.validation
 
 
+def test_rows_that_are_neither_for_validation_nor_for_training_are_left_out(spark, store):
+    frame = spark.range(0, 10, 1, 2).selectExpr("id", "if(id = 3, null, if(id = 4, -1, if(id > 6, 1, 0))) as v")
+    made = prepare(frame, store, columns=["id"], validation="v")
+    assert sorted(rows_of(made.validation, store)["id"]) == [7, 8, 9]
+    assert sorted(rows_of(made.train, store)["id"]) == [0, 1, 2, 5, 6]
+
+
 def test_a_column_says_which_rows_are_for_validation(spark, store):
-    for expression in ("id > 6", "if(id > 6, 1, 0)", "if(id > 6, 0.5, null)"):
+    for expression in ("id > 6", "if(id > 6, 1, 0)", "if(id > 6, 0.5, 0)"):
         frame = spark.range(0, 10, 1, 2).selectExpr("id", f"{expression} as v")
         if "0.5" in expression:
             frame = frame.withColumn("v", frame["v"].cast("double"))

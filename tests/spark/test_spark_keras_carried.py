@@ -3,20 +3,23 @@
 import importlib.util
 import os
 import pickle
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import cloudpickle
 import numpy
 import pytest
+from patience import PATIENCE
 
 os.environ.setdefault("KERAS_BACKEND", "jax" if importlib.util.find_spec("jax") else "torch")
 keras = pytest.importorskip("keras", minversion="3.0")
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
-from horovod.spark.common.predict import SCALAR, Output  # noqa: E402
+from horovod.spark.common.predict import SCALAR, Carrier, Output  # noqa: E402
 from horovod.spark.keras import carried, state, train  # noqa: E402
 from horovod.spark.keras.callbacks import Scaled  # noqa: E402
-from horovod.spark.keras.model import KerasPredictor  # noqa: E402
+from horovod.spark.keras.predictor import KerasPredictor  # noqa: E402
 
 
 def my_loss(truth, found):
@@ -83,6 +86,26 @@ def test_a_dict_of_outputs_is_in_the_order_of_the_models_outputs():
         {"x": numpy.zeros((5, 4), numpy.float32)}
     )
     assert [array.shape[1] for array in found] == [tensor.shape[1] for tensor in model.outputs]
+
+
+def test_a_model_is_called_with_the_drivers_backend_in_a_process_that_was_told_none(tmp_path):
+    class Twice(keras.layers.Layer):  # of the program's own: it travels by value, and inherits from Keras
+        def call(self, inputs):
+            return 2 * inputs
+
+    model = keras.Sequential([keras.layers.Input((4,)), Twice()])
+    carrier = Carrier(KerasPredictor(carried.Model(model, {"Twice": Twice}), keras.config.backend(), "float32", ["x"]), None)
+    (tmp_path / "carrier").write_bytes(cloudpickle.dumps(carrier))
+    script = (
+        "import pickle, sys, numpy\n"
+        "predictor = pickle.load(open(sys.argv[1], 'rb')).get()\n"
+        "assert 'keras' not in sys.modules\n"
+        "print(predictor({'x': numpy.ones((1, 4))})[0].tolist(), sys.modules['keras'].config.backend())\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    told = subprocess.run([sys.executable, "-c", script, tmp_path / "carrier"], env={**environment, "KERAS_HOME": str(tmp_path)},
+                          capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
+    assert told.stdout.split("]] ") == ["[[2.0, 2.0, 2.0, 2.0", keras.config.backend() + "\n"], told.stderr
 
 
 def test_a_schedule_is_scaled_and_can_be_saved():

@@ -4,32 +4,17 @@ import csv
 import os
 import types
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 import torch
-from estimator_helpers import Here, points
+from estimator_helpers import Here, store_of
 
 lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed here")
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
 from horovod.spark.common.backend import LocalBackend  # noqa: E402
-from horovod.spark.common.store import LocalStore  # noqa: E402
 from horovod.spark.lightning import TorchEstimator, train  # noqa: E402
 
 LOSS = 3.0  # what each step says, whatever the weights are
-
-
-def store_of(tmp_path, rows=64, validation=0):
-    store = LocalStore(str(tmp_path / "store"))
-    for count, url in ((rows, store.get_train_data_path()), (validation, store.get_val_data_path())):
-        if count:
-            features, labels, _ = zip(*points(count))
-            folder = store.get_localized_path(url)
-            os.makedirs(folder)
-            table = pyarrow.table({"features": pyarrow.array(features, pyarrow.list_(pyarrow.float32())), "label": labels})
-            pyarrow.parquet.write_table(table, f"{folder}/part.parquet")
-    return store
 
 
 def fitted(store, module, **values):
@@ -127,6 +112,51 @@ def test_two_processes_may_lack_losses_leave_parameters_unused_ask_for_the_lengt
     assert [row["step"] for row in rows if row["mine"]] == ["0", "1"] * 2
     rates = [float(row["lr-SGD"]) for row in rows if row["lr-SGD"]]
     assert 0.1 < max(rates) <= 0.2  # twice what one process has
+
+
+def test_a_model_checkpoint_says_which_epoch_is_the_best_and_its_files_are_in_the_runs_folder(tmp_path):
+    store = store_of(tmp_path, validation=8)
+
+    def step(module, loss, number):
+        module.linear.weight.data.fill_(module.current_epoch)
+        module.log("mine", float(module.current_epoch == 1))
+        return loss
+
+    best = lightning.callbacks.ModelCheckpoint(monitor="mine", mode="max", filename="at-{epoch}")
+    model = fitted(store, make_module(step), run_id="run", epochs=3, backend=LocalBackend(2), callbacks=[best],
+                   trainer_args={"strategy": "ddp_find_unused_parameters_true"})  # fmt: skip
+    assert model.getModel().linear.weight.round().tolist() == [[1.0] * 4]  # near what it was set to in that epoch
+    assert os.listdir(tmp_path / "store/runs/run/lightning") == ["at-epoch=1.ckpt"]
+
+
+def test_what_a_transformation_makes_of_a_row_reaches_the_module(tmp_path):
+    def of_row(row):
+        return {"twice": row["features"].astype("float32") * 2, "label": int(row["label"])}
+
+    seen = make_module(lambda module, loss, number: loss)
+
+    def training_step(batch, *_):
+        assert sorted(batch) == ["label", "twice"] and batch["twice"].shape == (8, 4)
+        return seen(batch["twice"]).sum()
+
+    seen.training_step = training_step
+    model = fitted(store_of(tmp_path), seen, transformation_fn=of_row, epochs=1)
+    assert len(model.getHistory()) == 1
+
+
+def test_without_a_logger_tensorboards_files_are_in_the_runs_folder(tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed here")
+    store = store_of(tmp_path, validation=8)
+
+    def step(module, loss, number):
+        module.log("mine", 1.0)
+        return loss
+
+    fitted(store, make_module(step), run_id="run", backend=LocalBackend(2), log_every_n_steps=1,
+           trainer_args={"strategy": "ddp_find_unused_parameters_true"})  # fmt: skip
+    logs = store.get_localized_path(store.get_logs_path("run"))
+    assert [name.split(".")[0] for name in sorted(os.listdir(logs))] == ["events", "hparams"]
+    assert b"mine" in b"".join((tmp_path / "store/runs/run/logs" / name).read_bytes() for name in os.listdir(logs))
 
 
 def test_a_strategy_that_is_not_over_libhvd_is_refused(tmp_path):

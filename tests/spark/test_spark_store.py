@@ -36,7 +36,7 @@ def test_the_places_in_a_store():
     assert store.get_train_data_path() == "s3://bucket/x/intermediate_train_data"
     assert store.get_val_data_path(3) == "s3://bucket/x/intermediate_val_data.3"
     assert store.get_test_data_path() == "s3://bucket/x/intermediate_test_data"
-    assert store.get_checkpoint_path("r") == "s3://bucket/x/runs/r/checkpoint"
+    assert store.get_checkpoint_path("r") == store.get_run_path("r") == "s3://bucket/x/runs/r"
     assert store.get_logs_path("r") == "s3://bucket/x/runs/r/logs" and store.saving_runs()
     assert store.get_spark_path(store.prefix_path) == "s3a://bucket/x"
     other = Store.create("/tmp/x", save_runs=False, runs_path="/elsewhere", checkpoint_filename="c.pt")
@@ -74,7 +74,7 @@ def test_options_travel_and_never_show():
 
 def test_files_are_written_whole_and_found(tmp_path):
     store = LocalStore(str(tmp_path / "store"))
-    path = store.get_checkpoint_path("r")
+    path = f"{store.get_checkpoint_path('r')}/{store.get_checkpoint_filename()}"
     assert not store.exists(path) and store.get_checkpoints("r") == []
     store.write(path, b"1")
     store.write(path, b"22")

@@ -95,6 +95,21 @@ def test_transform_keeps_columns_and_order_and_adds_a_vector(spark, frame, store
     assert [row.features for row in rows] == [row.features for row in frame.collect()]
 
 
+def test_transform_takes_names_with_dots_and_vectors(spark):
+    from pyspark.ml.linalg import Vectors
+
+    frame = spark.createDataFrame([(index, Vectors.dense([index, 0.0, 0.0, 1.0]), 1.5) for index in range(5)],
+                                  ["my.id", "the.features", "x"])  # fmt: skip
+    net = make_net()
+    model = TorchModel(model=net, input_shapes=[[-1, 4]], feature_columns=["the.features"], label_columns=["label"])
+    result = model.setOutputCols(["p.out"]).transform(frame)
+    assert result.columns == ["my.id", "the.features", "x", "p.out"]
+    for row in result.collect():
+        expected = net(torch.tensor([[float(row["my.id"]), 0.0, 0.0, 1.0]])).detach().numpy()[0]
+        numpy.testing.assert_allclose(row["p.out"].toArray(), expected, rtol=1e-4)
+        assert row["the.features"].toArray().tolist() == [row["my.id"], 0, 0, 1] and row.x == 1.5
+
+
 def test_an_output_of_one_number_is_of_the_labels_type(frame):
     metadata = {"label": {"spark_data_type": type(frame.schema["label"].dataType), "shape": None}}
     model = TorchModel(model=make_net(1), input_shapes=[[-1, 4]], feature_columns=["features"], label_columns=["label"],

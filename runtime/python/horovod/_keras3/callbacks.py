@@ -159,6 +159,10 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         else:
             self.multiplier = lambda epoch: multiplier ** (epoch - start_epoch)
 
+    def begin_at(self, rate: float) -> None:
+        """The rate at the beginning is this, and not the optimizer's when fit begins, which a continued run has changed."""
+        self.initial_lr, self._follows_optimizer = rate, False
+
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
         if self._follows_optimizer:
             self.initial_lr = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
@@ -224,7 +228,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         super().on_epoch_end(epoch, logs)
-        if epoch == self.end_epoch - 1 and self.verbose > 0:
+        if epoch == self.end_epoch - 1 and self.verbose > 0 and basics.rank() == 0:
             rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
             print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {rate:g}.")
 

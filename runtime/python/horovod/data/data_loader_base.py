@@ -74,11 +74,13 @@ class _Reading:
                 raise end
             yield batch
 
+    _full = queue.Full  # a generator may end us when Python has cleared its modules
+
     def ask_to_stop(self) -> None:
         self._is_stopped.set()
         try:
             self._batches.put_nowait((None, StopIteration()))  # for a thread that waits for a batch
-        except queue.Full:
+        except self._full:
             pass
 
     def stop(self, patience: Optional[float] = None) -> None:

@@ -1,5 +1,7 @@
 """The checkpoints of a run in its store: one file each, and a marker that says which is the latest and which the best.
 
+A run that has ended also has its model in a file `checkpoint`, for programs that look there, as Horovod's do.
+
 Object stores have no rename, so a checkpoint is written under a name of its own first, and the marker after it. Whoever
 reads the marker finds a whole file, also when the writer was killed.
 """
@@ -21,8 +23,11 @@ class Checkpoints:
     def _path(self, name: str) -> str:
         return posixpath.join(self._folder, name)
 
+    def _marker_path(self) -> str:
+        return self._path(f"{self._name}.json")
+
     def _marker(self) -> Dict[str, Any]:
-        path = self._path(self._name)
+        path = self._marker_path()
         if not self._store.exists(path):
             return {}
         try:
@@ -47,9 +52,13 @@ class Checkpoints:
         gone = [other for other in kept[: -self._keep] if other != best]
         kept = [other for other in kept if other not in gone]
         new = {"latest": name, "best": best, "score": best_score, "kept": kept}
-        self._store.write(self._path(self._name), json.dumps(new).encode())
+        self._store.write(self._marker_path(), json.dumps(new).encode())
         for other in gone:
             self._store.remove(self._path(other))
+
+    def publish(self, content: bytes, ending: str = "") -> None:
+        """Leaves the model of the run, as a file that its framework reads."""
+        self._store.write(self._path(self._name + ending), content)
 
     def load(self, which: str = "latest") -> Optional[bytes]:
         """`which`: "latest", or "best", which is the latest where none has a score. None: there is none."""

@@ -32,7 +32,8 @@ class DataModule:
         cur_shard, shard_count: rank and number of ranks.
         schema_fields: columns to read; default: all.
         storage_options: what fsspec's file system takes.
-        steps_per_epoch_train, steps_per_epoch_val: no more steps than these.
+        steps_per_epoch_train: steps of an epoch; where the data has fewer, further orders of it follow.
+        steps_per_epoch_val: no more steps than these.
         verbose: above 0: say what is read.
     """
 
@@ -114,14 +115,25 @@ class ArrowDataModule(DataModule):
     @property
     def train_steps(self) -> int:
         """Of an epoch."""
-        return _at_most(self._opened(self._train).steps_per_epoch, self.steps_per_epoch_train)
+        return self.steps_per_epoch_train or self._opened(self._train).steps_per_epoch
 
     @property
     def val_steps(self) -> int:
-        return _at_most(self._val.steps_per_epoch, self.steps_per_epoch_val) if self._val is not None else 0
+        if self._val is None:
+            return 0
+        steps = self._val.steps_per_epoch
+        return steps if self.steps_per_epoch_val is None else min(steps, self.steps_per_epoch_val)
 
     def train_data(self, epoch: int = 0, step: int = 0) -> Iterator[Batch]:
-        return _first(self._opened(self._train).epoch(epoch, step), self.train_steps - step)
+        return _first(self._rounds(epoch, step), self.train_steps - step)
+
+    def _rounds(self, epoch: int, step: int) -> Iterator[Batch]:
+        """The data as often as an epoch has it, each time in another order."""
+        reader = self._opened(self._train)
+        rounds = -(-self.train_steps // reader.steps_per_epoch)
+        for number in range(step // reader.steps_per_epoch, rounds):
+            yield from reader.epoch(epoch * rounds + number, step - number * reader.steps_per_epoch)
+            step = (number + 1) * reader.steps_per_epoch
 
     def val_data(self) -> Iterator[Batch]:
         return _first(self._val.epoch(0), self.val_steps) if self._val is not None else iter(())
@@ -172,10 +184,6 @@ def _dataset(store: Any, folder: Any) -> Dataset:
     return open_folder(store, str(folder))
 
 
-def _at_most(steps: int, limit: Optional[int]) -> int:
-    return steps if limit is None else min(steps, limit)
-
-
 def _first(batches: Iterator[Batch], count: int) -> Iterator[Batch]:
     """So many of them; what reads ahead ends with the last."""
     try:
@@ -190,20 +198,39 @@ def _first(batches: Iterator[Batch], count: int) -> Iterator[Batch]:
 
 def pandas_transform(function: Callable[[Any], Any], edited: Optional[List[Any]] = None,
                      removed: Optional[Sequence[str]] = None) -> Callable[[Batch], Batch]:  # fmt: skip
-    """A Reader's `transform` of a function of a pandas frame, as the estimators' transformation_fn is.
+    """A Reader's `transform` of a function of a pandas frame, or of a row as a dict, as the estimators' transformation_fn is.
 
     Args:
         edited: (name, numpy type, shape, nullable) of columns that the function makes or changes.
         removed: columns that are not to be given out.
     """
     types = {field[0]: field[1] for field in edited or ()}
+    takes_rows = False
+
+    def called(batch: Batch, pandas: Any) -> Any:
+        """The frame that the function makes of the batch, or of its rows, where it is written for those."""
+        nonlocal takes_rows
+        if not takes_rows:
+            given = {name: list(values) if values.ndim > 1 else values for name, values in batch.items()}
+            try:
+                frame = function(pandas.DataFrame(given))
+                if isinstance(frame, pandas.DataFrame):
+                    return frame
+                first: Exception = TypeError(f"it gave {type(frame).__name__} for a pandas frame")
+            except Exception as error:
+                first = error
+            if not _takes_a_row(function, batch):
+                raise first
+            takes_rows = True
+        count = len(next(iter(batch.values())))
+        rows = [function({name: values[number] for name, values in batch.items()}) for number in range(count)]
+        return pandas.DataFrame({name: [numpy.asarray(row[name]) for row in rows] for name in rows[0]})
 
     def transform(batch: Batch) -> Batch:
         import pandas
 
         weight = batch.pop(WEIGHT, None)
-        frame = pandas.DataFrame({name: list(values) if values.ndim > 1 else values for name, values in batch.items()})
-        frame = function(frame)
+        frame = called(batch, pandas)
         kept = [name for name in frame.columns if name not in (removed or ())]
         given = {name: _array(name, frame[name], types.get(name)) for name in kept}
         if weight is not None:
@@ -215,6 +242,14 @@ def pandas_transform(function: Callable[[Any], Any], edited: Optional[List[Any]]
         return given
 
     return transform
+
+
+def _takes_a_row(function: Callable[[Any], Any], batch: Batch) -> bool:
+    """Whether it makes a dict of the first row as a dict, as petastorm called it, with which Horovod read."""
+    try:
+        return isinstance(function({name: values[0] for name, values in batch.items()}), dict)
+    except Exception:
+        return False
 
 
 def _array(name: str, series: Any, dtype: Any) -> numpy.ndarray:

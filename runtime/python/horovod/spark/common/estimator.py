@@ -67,7 +67,7 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
 
     def _fit(self, frame: Any) -> HorovodModel:
         self._check_told()
-        backend = self._backend()
+        backend = self._get_or_create_backend()
         data = materialise.prepare(
             frame, self.getStore(), columns=self._features_of(frame.columns), label_columns=self.getLabelCols(),
             sample_weight_col=self.getSampleWeightCol(), validation=self.getValidation() or None,
@@ -80,7 +80,7 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             materialise.release(self.getStore(), data)
 
     def _fit_checked(self, data: Any, metadata: Dict[str, Any]) -> HorovodModel:
-        backend = self._backend()
+        backend = self._get_or_create_backend()
         weight = self.getSampleWeightCol()
         for name in [*(self.getFeatureCols() or []), *self.getLabelCols(), *([weight] if weight else [])]:
             data.train.column(name)  # ValueError
@@ -116,6 +116,14 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
 
     def _made_model(self, plan: fit.Plan, which: str, history: Any, metadata: Dict[str, Any]) -> HorovodModel:
         """`which`: the checkpoint to take the model from."""
+        raise NotImplementedError
+
+    def _published(self, model: HorovodModel, checkpoint: bytes) -> Tuple[bytes, str]:
+        """What the framework reads of a run that has ended, and the end of the file's name."""
+        return checkpoint, ""
+
+    def get_model_class(self) -> type:
+        """Of what fit() gives. Subclasses of programs override it, and _get_model_kwargs(), as in Horovod."""
         raise NotImplementedError
 
     # ---- what it was told ----
@@ -165,7 +173,11 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
         try:
             history = self._run_until_done(lambda: self._attempt(backend, store, plan))
             has_best = data.validation is not None and self.getReturnModel() == "best"
-            return self._made_model(plan, "best" if has_best else "latest", history, metadata)
+            model = self._made_model(plan, "best" if has_best else "latest", history, metadata)
+            if store.saving_runs():
+                content, ending = self._published(model, self._checkpoints(run_id).load("best" if has_best else "latest"))
+                self._checkpoints(run_id).publish(content, ending)
+            return model
         finally:
             if not store.saving_runs():
                 store.remove(store.get_run_path(run_id))
@@ -216,7 +228,8 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
         edited, removed = self.getTransformationEditFields(), self.getTransformationRemovedFields()
         return None if function is None else pandas_transform(function, edited, removed)
 
-    def _backend(self) -> Any:
+    def _get_or_create_backend(self) -> Any:
+        """Where the processes run. Subclasses of programs override it, as in Horovod."""
         return self.getBackend() or SparkBackend(self.getNumProc())
 
     def _seed(self) -> int:

@@ -127,8 +127,9 @@ def _train_val_split(frame: Any, validation: Any) -> Tuple[Any, Optional[Any], f
         return frame, None, 0.0
     if isinstance(validation, str):
         column = frame[validation]
-        chosen = column if isinstance(frame.schema[validation].dataType, types.BooleanType) else column > 0
-        train, rest = frame.filter(~chosen).drop(validation), frame.filter(chosen).drop(validation)
+        is_boolean = isinstance(frame.schema[validation].dataType, types.BooleanType)
+        chosen, others = (column, ~column) if is_boolean else (column > 0, column == 0)
+        train, rest = frame.filter(others).drop(validation), frame.filter(chosen).drop(validation)
         count = rest.count()
         return train, rest, count / (train.count() + count)
     train, rest = frame.randomSplit([1.0 - validation, validation])

@@ -79,7 +79,8 @@ def prepare(
 
     Args:
         columns, label_columns, sample_weight_col: what is needed of the frame.
-        validation: None, a fraction in [0, 1), or a column whose rows are for validation where it is true or above 0.
+        validation: None, a fraction in [0, 1), or a column whose rows are for validation where it is true or above 0, and for
+            training where it is false or 0; other rows are for neither.
         num_proc, partitions_per_process: no more files are written than their product.
         dataset_idx: which of the store's places; None: the one without a number.
         compress_sparse: write vectors as indices and values; the reader makes them dense.
@@ -146,7 +147,8 @@ def _described(frame: Any, wanted: Wanted) -> Dict[str, Column]:
 
 
 def _split(frame: Any, wanted: Wanted) -> Any:
-    """The expression that is true for rows of validation; None: there is no validation."""
+    """The expression that is true for rows of validation, false for those of training, and null for those that are neither;
+    None: there is no validation."""
     from pyspark.sql import functions as F
 
     asked = wanted.validation
@@ -159,7 +161,7 @@ def _split(frame: Any, wanted: Wanted) -> Any:
         column = F.col(spark_columns.quoted(asked))
         if kinds[asked] not in ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double"):
             raise ValueError(f"validation={asked!r}: the column is {kinds[asked]}; it must be boolean or a number")
-        return F.coalesce(column if kinds[asked] == "boolean" else column > 0, F.lit(False))
+        return column if kinds[asked] == "boolean" else F.when(column > 0, True).when(column == 0, False)
     if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not 0 < asked < 1:
         raise ValueError(f"validation={asked!r}: it must be a fraction in [0, 1) or the name of a column")
     seed = wanted.seed if wanted.seed is not None else random.getrandbits(31)
@@ -230,7 +232,8 @@ def _write(
     fill = dict(wanted.fill)
     stored = [part for c in columns.values() for part in spark_columns.written(c, fields[c.name], fill.get(c.name))]
     which = F.lit("train") if split is None else F.when(split, "validation").otherwise("train")
-    out = frame.coalesce(wanted.files).select(*stored, which.alias(_SPLIT))
+    chosen = frame if split is None else frame.filter(split.isNotNull())
+    out = chosen.coalesce(wanted.files).select(*stored, which.alias(_SPLIT))
     out, seen = _observed(out, spark_columns.widths(list(columns.values())))
     out.write.option("parquet.block.size", _GROUP_BYTES).partitionBy(_SPLIT).parquet(store.get_spark_path(folder))
     known = {}

@@ -63,7 +63,8 @@ ESTIMATOR = (
     Parameter("label_cols", "columns that the outputs are compared with, in order; required", None, _TEXTS),
     Parameter("continuous_cols", "feature columns with quantities; kept for pipelines that ask for them", None, _TEXTS),
     Parameter("categorical_cols", "feature columns with categories; kept for pipelines that ask for them", None, _TEXTS),
-    Parameter("validation", "share of rows in [0, 1), or the column that is true or above 0 in rows for validation"),
+    Parameter("validation", "share of rows in [0, 1), or the column that is true or above 0 in rows for validation, and false or 0 in "
+              "those for training"),
     Parameter("gradient_compression", "how gradients are compressed, as in DistributedOptimizer(compression=)"),
     Parameter("compress_sparse_cols", "store sparse vectors as indices and values", False, _BOOL),
     Parameter("batch_size", "rows for a step of each process", 32, _INT),
@@ -79,7 +80,8 @@ ESTIMATOR = (
     Parameter("run_id", "name of the run in the store; one that exists is continued. Default: a new one", None, _TEXT),
     Parameter("train_steps_per_epoch", "steps of an epoch; default: all data once", None, _INT),
     Parameter("validation_steps_per_epoch", "batches of a validation; default: all data once", None, _INT),
-    Parameter("transformation_fn", "called with a pandas frame for each batch, gives the one to use"),
+    Parameter("transformation_fn", "called with a pandas frame for each batch, or where it takes none with each row as a dict; gives the "
+              "one to use"),
     Parameter("transformation_edit_fields", "what transformation_fn changes: (name, numpy dtype, shape, nullable) each"),
     Parameter("transformation_removed_fields", "columns that transformation_fn takes away"),
     Parameter("train_reader_num_workers", "pieces of training data that are read ahead", 2, _INT,
@@ -165,7 +167,7 @@ class Configured(Params):
         """Sets several parameters by name, and returns this object."""
         known = [parameter.name for parameter in self.table]
         for name in values:
-            if name not in known:
+            if name not in known and not self.hasParam(name):  # a subclass may have some of its own
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")

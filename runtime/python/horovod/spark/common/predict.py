@@ -87,11 +87,13 @@ def transform(frame: Any, predictor: Predictor, features: Sequence[str], outputs
         raise ValueError(f"transform: the DataFrame {what}")
     kept = frame.schema.fields
     vectors = [name for name in features if isinstance(frame.schema[name].dataType, VectorUDT)]
-    sources = {name: f"__hvd_{number}_{name}" if name in vectors else name for number, name in enumerate(features)}
-    wide = frame.select("*", *[vector_to_array(frame[quoted(name)], "float32").alias(sources[name]) for name in vectors])
+    wide = frame.select("*", *[vector_to_array(frame[quoted(name)], "float32") for name in vectors])
+    # Columns are known by their places: mapInArrow of Spark 3 takes a dot in a name for one of a struct's fields.
+    wide = wide.toDF(*[f"_{place}" for place in range(len(wide.columns))])
+    places = {name: len(kept) + vectors.index(name) if name in vectors else frame.columns.index(name) for name in features}
     added = [types.StructField(output.name, output.spark_type or types.ArrayType(types.DoubleType()), True)
              for output in outputs]  # fmt: skip
-    run = _Run(Carrier(predictor, frame.sparkSession), sources, [field.name for field in kept], list(outputs))
+    run = _Run(Carrier(predictor, frame.sparkSession), places, [field.name for field in kept], list(outputs))
     result = wide.mapInArrow(run, types.StructType([*kept, *added]))
     if not any(output.kind == VECTOR for output in outputs):
         return result
@@ -103,9 +105,9 @@ def transform(frame: Any, predictor: Predictor, features: Sequence[str], outputs
 class _Run:
     """What each partition's rows go through."""
 
-    def __init__(self, carrier: Carrier, sources: Dict[str, str], kept: List[str], outputs: List[Output]) -> None:
+    def __init__(self, carrier: Carrier, places: Dict[str, int], kept: List[str], outputs: List[Output]) -> None:
         self._carrier = carrier
-        self._sources = sources
+        self._places = places
         self._kept = kept
         self._outputs = outputs
 
@@ -118,8 +120,8 @@ class _Run:
     def _with_outputs(self, predictor: Predictor, rows: Any) -> Any:
         import pyarrow
 
-        results = predictor({name: _array(rows, source) for name, source in self._sources.items()})
-        columns = [rows.column(rows.schema.get_field_index(name)) for name in self._kept]
+        results = predictor({name: _array(rows, place) for name, place in self._places.items()})
+        columns = rows.columns[: len(self._kept)]
         for output, array in zip(self._outputs, results):
             columns.append(output.values(array, _arrow_type(output)))
         names = [*self._kept, *[output.name for output in self._outputs]]
@@ -132,10 +134,9 @@ def _arrow_type(output: Output) -> Any:
     return to_arrow_type(output.spark_type) if output.kind == SCALAR else None
 
 
-def _array(rows: Any, name: str) -> numpy.ndarray:
+def _array(rows: Any, index: int) -> numpy.ndarray:
     import dataclasses
 
-    index = rows.schema.get_field_index(name)
     values, column = rows.column(index), from_arrow(rows.schema.field(index))
     if column.kind == "list" and column.width is None:
         width = (values.offsets[1].as_py() - values.offsets[0].as_py()) if len(values) else 0

@@ -180,19 +180,16 @@ class AbstractFilesystemStore(Store):
         return "logs"
 
     def get_checkpoint_path(self, run_id: str) -> Optional[str]:
-        return posixpath.join(self.get_run_path(run_id), self.get_checkpoint_filename()) if self._save_runs else None
+        """The folder of a run's checkpoints, as in Horovod's last release; get_checkpoint_filename() is the file in it."""
+        return self.get_run_path(run_id) if self._save_runs else None
 
     def get_logs_path(self, run_id: str) -> Optional[str]:
         return posixpath.join(self.get_run_path(run_id), self.get_logs_subdir()) if self._save_runs else None
 
-    def get_checkpoints(self, run_id: str, suffix: str = "") -> List[str]:
-        """The files of a run that begin with the checkpoint's name and end so, by name; paths of the file system."""
+    def get_checkpoints(self, run_id: str, suffix: str = ".ckpt") -> List[str]:
+        """The files of a run that end so, by name; paths of the file system."""
         folder = self.get_localized_path(self.get_run_path(run_id))
-        if not self.fs.exists(folder):
-            return []
-        names = (path for path in self.fs.ls(folder, detail=False))
-        first = self.get_checkpoint_filename()
-        return sorted(path for path in names if posixpath.basename(path).startswith(first) and path.endswith(suffix))
+        return sorted(path for path in self.fs.ls(folder, detail=False) if path.endswith(suffix)) if self.fs.exists(folder) else []
 
     def exists(self, path: str) -> bool:
         # Other processes write here too, so a listing that fsspec has cached may be old.

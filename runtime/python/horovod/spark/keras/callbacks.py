@@ -1,6 +1,6 @@
 """What a fit does after each epoch: validation over all ranks, then a checkpoint."""
 
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
 import keras
 import numpy as np
@@ -9,38 +9,55 @@ from horovod.common import _arrays, _lib
 
 
 class Validation(keras.callbacks.Callback):
-    """Adds val_... to an epoch's results: over the rows of all ranks, each of which counts once.
+    """Adds val_... to an epoch's results: Keras' metrics over the rows of all ranks, as if one process had seen them all.
 
-    Keras would average the ranks' own averages, and needs as many batches on each.
+    The ranks' metrics are added up before their results are taken. The mean of the results would be another number for
+    most of them (AUC, recall, a root), and Keras' own validation would need as many batches on each rank.
     """
 
-    def __init__(self, batches: Callable[[], Iterator[Dict[str, Any]]], tensors: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        batches: Callable[[], Iterator[Dict[str, Any]]],
+        tensors: Callable[[Any], Any],
+        told: Sequence[keras.callbacks.Callback],
+    ) -> None:
+        """`told`: the program's callbacks, which hear of the test and of its batches."""
         super().__init__()
         self._rows = batches
         self._tensors = tensors
+        self._program = told
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        sums: Dict[str, Any] = {}
-        rows = 0
-        for batch in self._rows():
-            count = len(next(iter(batch.values())))
-            inputs, labels, *weights = self._tensors(batch)
-            weight = weights[0] if weights else None
-            found = self.model.test_on_batch(inputs, labels, sample_weight=weight, return_dict=True)
-            self.model.reset_metrics()
-            rows += count
-            for name, value in found.items():
-                sums[name] = sums.get(name, 0.0) + count * _array(value)
-        # The names are those of the training, which every rank has. A rank without rows of validation has no others.
-        names = sorted(logs or {})
-        shapes = [_array((logs or {})[name]).shape for name in names]
-        parts = [np.broadcast_to(sums.get(name, 0.0), shape).reshape(-1) for name, shape in zip(names, shapes)]
-        mine = np.concatenate([[float(rows)], *parts])
-        (of_all,) = _arrays.allreduce([mine], ["estimator.validation"], _lib.SUM)
+        batches = map(self._tensors, self._rows())
+        first = next(batches, None)
+        self.model.reset_metrics()
+        if first is not None:  # where there are fewer rows than ranks, some have none
+            told = keras.callbacks.CallbackList(self._program, model=self.model)
+            self.model.evaluate(_led_by(first, batches), verbose=0, callbacks=told)
+        self._add_up()
+        results = self.model.get_metrics_result()
+        self.model.reset_metrics()
         if logs is not None:
-            ends = np.cumsum([part.size for part in parts])
-            for name, shape, value in zip(names, shapes, np.split(of_all[1:] / of_all[0], ends[:-1])):
-                logs[f"val_{name}"] = value.reshape(shape) if shape else float(value[0])
+            for name, value in results.items():
+                array = _array(value)
+                logs[f"val_{name}"] = array if array.shape else float(array)
+
+    def _add_up(self) -> None:
+        """Makes the state of each rank's metrics that of all ranks' rows."""
+        variables = [variable for metric in self.model.metrics for variable in metric.variables]
+        mine = [_array(variable) for variable in variables]
+        (of_all,) = _arrays.allreduce([np.concatenate([each.reshape(-1) for each in mine])], ["estimator.validation"], _lib.SUM)
+        ends = np.cumsum([each.size for each in mine])
+        for variable, each, total in zip(variables, mine, np.split(of_all, ends[:-1])):
+            # Those that are no sums say so; ranks have the same of them.
+            if getattr(variable, "aggregation", "sum") == "sum":
+                variable.assign(total.reshape(each.shape).astype(variable.dtype))
+
+
+def _led_by(first: Any, others: Iterator[Any]) -> Iterator[Any]:
+    """A generator, as Keras wants it."""
+    yield first
+    yield from others
 
 
 def _array(value: Any) -> np.ndarray:
@@ -65,6 +82,29 @@ class Scaled(keras.optimizers.schedules.LearningRateSchedule):
     @classmethod
     def from_config(cls, config: Dict[str, Any]) -> "Scaled":
         return cls(keras.saving.deserialize_keras_object(config["schedule"]), config["factor"])
+
+
+class TerminateOnAnyNaN(keras.callbacks.TerminateOnNaN):
+    """Ends the fit on all ranks at the same batch. A rank that ended it alone would leave the others waiting for its gradients."""
+
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        loss = _array((logs or {}).get("loss", 0.0))
+        is_lost = np.array([float(not np.isfinite(loss).all())])
+        (is_any_lost,) = _arrays.allreduce([is_lost], ["estimator.terminate"], _lib.MAX)
+        if is_any_lost[0]:
+            print(f"Batch {batch}: Invalid loss on one process at least, terminating training", flush=True)
+            self.model.stop_training = True
+
+
+class SendLogs(keras.callbacks.Callback):
+    """On rank 0, after what logs."""
+
+    def __init__(self, logs: Any) -> None:
+        super().__init__()
+        self._logs = logs
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._logs.send()
 
 
 class Checkpoint(keras.callbacks.Callback):

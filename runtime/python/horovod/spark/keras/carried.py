@@ -9,15 +9,20 @@ import tempfile
 from typing import Any, Dict, Optional
 
 
+def content_of(model: Any) -> bytes:
+    """The bytes of the model's .keras file."""
+    with tempfile.TemporaryDirectory(prefix="hvd-keras-") as folder:
+        path = os.path.join(folder, "model.keras")
+        model.save(path)
+        with open(path, "rb") as file:
+            return file.read()
+
+
 class Model:
     """A Keras model as the bytes of its file, without what it was compiled with."""
 
     def __init__(self, model: Any, custom_objects: Optional[Dict[str, Any]]) -> None:
-        with tempfile.TemporaryDirectory(prefix="hvd-keras-") as folder:
-            path = os.path.join(folder, "model.keras")
-            model.save(path)
-            with open(path, "rb") as file:
-                self._content = file.read()
+        self._content = content_of(model)
         self._custom_objects = dict(custom_objects or {})
         import keras
 

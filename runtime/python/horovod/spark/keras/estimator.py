@@ -123,7 +123,16 @@ class KerasEstimator(HorovodEstimator):
         rate = state.facts_of(content)["rate"]
         if rate is not None:
             model.optimizer.learning_rate = rate
-        return KerasModel(
-            history=history, model=model, feature_columns=plan.feature_cols, label_columns=plan.label_cols,
-            custom_objects=self.getCustomObjects(), run_id=plan.run_id, _metadata=metadata, _floatx=plan.floatx,
+        return self.get_model_class()(**self._get_model_kwargs(model, history, plan.run_id, metadata, plan.floatx))
+
+    def _published(self, model: KerasModel, checkpoint: bytes) -> Tuple[bytes, str]:
+        return carried.content_of(model.getModel()), ""
+
+    def get_model_class(self) -> type:
+        return KerasModel
+
+    def _get_model_kwargs(self, model: Any, history: Any, run_id: str, metadata: Any, floatx: str) -> Dict[str, Any]:
+        return dict(
+            history=history, model=model, feature_columns=self._features_of(list(metadata)), label_columns=self.getLabelCols(),
+            custom_objects=self.getCustomObjects(), run_id=run_id, _metadata=metadata, _floatx=floatx,
         )  # fmt: skip

@@ -1,7 +1,6 @@
 """KerasModel: a trained Keras model, which adds its outputs to a DataFrame."""
 
-import os
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List
 
 import keras
 import numpy
@@ -10,46 +9,12 @@ from horovod.spark.common import predict
 from horovod.spark.common.estimator import HorovodModel
 from horovod.spark.common.params import Parameter, described
 from horovod.spark.keras import carried
+from horovod.spark.keras.predictor import KerasPredictor
 
 _KERAS = (
     Parameter("custom_objects", "classes and functions that the model's file names", {}),
     Parameter("_floatx", "Keras' type of numbers that it was trained with", getter="_get_floatx", setter="_set_floatx"),
 )
-
-
-class KerasPredictor:
-    """Calls the model on a batch; opened at its first batch, with the backend of the driver."""
-
-    def __init__(self, model: carried.Model, backend: str, floatx: str, features: Sequence[str]) -> None:
-        self._carried = model
-        self._backend = backend
-        self._floatx = floatx
-        self._features = list(features)
-        self._model: Any = None
-
-    def _open(self) -> Any:
-        before = os.environ.get("KERAS_BACKEND")
-        os.environ["KERAS_BACKEND"] = self._backend
-        try:
-            import keras as imported
-        finally:  # nothing of ours stays in a Spark worker's environment
-            if before is None:
-                del os.environ["KERAS_BACKEND"]
-            else:
-                os.environ["KERAS_BACKEND"] = before
-        imported.config.set_floatx(self._floatx)
-        return self._carried.open()
-
-    def __call__(self, batch: Dict[str, numpy.ndarray]) -> List[numpy.ndarray]:
-        from horovod.spark.keras.train import shaped
-
-        if self._model is None:
-            self._model = self._open()
-        inputs = [
-            shaped(batch[name], tensor.shape[1:], name) for name, tensor in zip(self._features, self._model.inputs)
-        ]
-        outputs = self._model.predict_on_batch(inputs[0] if len(inputs) == 1 else inputs)
-        return [numpy.asarray(output) for output in keras.tree.flatten(outputs)]  # in the order of model.outputs
 
 
 @described(_KERAS)

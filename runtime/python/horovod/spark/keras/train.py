@@ -4,6 +4,8 @@ Keras is imported when the rank knows which backend, type of numbers and devices
 """
 
 import contextlib
+import glob
+import importlib.util
 import os
 import posixpath
 import tempfile
@@ -15,6 +17,7 @@ import numpy
 from horovod.spark.common import fit, orders
 from horovod.spark.common.checkpoints import Checkpoints
 from horovod.spark.common.reader import WEIGHT
+from horovod.spark.common.run_folder import RunFolder
 from horovod.spark.keras import carried, state
 
 
@@ -34,8 +37,7 @@ class Plan(fit.Plan):
 def main(store: Any, ticket: orders.Ticket, backend: str, use_gpu: bool) -> Optional[Dict[str, List[float]]]:
     """Runs in each rank. The history, on rank 0; the model is in the checkpoint."""
     os.environ["KERAS_BACKEND"] = backend
-    if not use_gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    _show_gpu(use_gpu)
     import keras
 
     import horovod.keras as hvd
@@ -46,6 +48,18 @@ def main(store: Any, ticket: orders.Ticket, backend: str, use_gpu: bool) -> Opti
     keras.utils.set_random_seed((plan.seed + hvd.rank()) % (1 << 31))
     with fit.data_of(plan, store, hvd.rank(), hvd.size()) as data:
         return _Fit(plan, store, data).run()
+
+
+def _show_gpu(use_gpu: bool) -> None:
+    """Leaves this process the GPU of its local rank, as each backend would take the first, and some memory of all, too."""
+    if not use_gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        return
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # TensorFlow takes all memory otherwise
+    told = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = told.split(",") if told is not None else [str(number) for number in range(len(glob.glob("/dev/nvidia[0-9]*")))]
+    if len(visible) > 1:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible[int(os.environ.get("HVD_LOCAL_RANK", "0")) % len(visible)]
 
 
 def shaped(array: numpy.ndarray, row: Sequence[Optional[int]], name: str) -> numpy.ndarray:
@@ -123,6 +137,15 @@ def _number_or_list(value: Any) -> Any:
     return numpy.asarray(keras.ops.convert_to_numpy(value), numpy.float64).tolist()
 
 
+def _agreed(callback: Any) -> Any:
+    """The callback, or one like it that does on all ranks what it would do on one."""
+    import keras
+
+    from horovod.spark.keras.callbacks import TerminateOnAnyNaN
+
+    return TerminateOnAnyNaN() if isinstance(callback, keras.callbacks.TerminateOnNaN) else callback
+
+
 class _Fit:
     """One rank's part of a fit."""
 
@@ -146,25 +169,40 @@ class _Fit:
         )
         self._model.compile(**told)
         self._epoch, self.history = 0, {}
+        first_rate = self._plain_rate()
         if plan.resume is not None:
             facts = state.facts_of(plan.resume)
             state.restore(self._model, plan.resume)
             self._epoch, self.history = facts["epoch"], facts["history"]
         self._rate = self._scaled_rate()
+        for callback in plan.callbacks:
+            # These count from the rate at the beginning, which is that of all processes here, whatever they were given.
+            if first_rate is not None and isinstance(callback, hvd.callbacks.LearningRateScheduleCallback):
+                callback.begin_at(first_rate * hvd.size())
+
+    def _optimizer(self) -> Any:
+        """The one that has the rate: the scaling of losses has none of its own."""
+        optimizer = self._model.optimizer
+        while hasattr(optimizer, "inner_optimizer"):
+            optimizer = optimizer.inner_optimizer
+        return optimizer
+
+    def _plain_rate(self) -> Optional[float]:
+        """None: it follows a schedule."""
+        import keras
+
+        optimizer = self._optimizer()
+        is_scheduled = isinstance(optimizer._learning_rate, keras.optimizers.schedules.LearningRateSchedule)
+        return None if is_scheduled else float(keras.ops.convert_to_numpy(optimizer.learning_rate))
 
     def _scaled_rate(self) -> Optional[float]:
         """The rate of one process, None for a schedule; the optimizer's becomes that of all."""
-        import keras
-
-        optimizer = self._model.optimizer
-        while hasattr(optimizer, "inner_optimizer"):  # the scaling of losses has no rate of its own
-            optimizer = optimizer.inner_optimizer
-        if isinstance(optimizer._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+        optimizer, rate = self._optimizer(), self._plain_rate()
+        if rate is None:
             from horovod.spark.keras.callbacks import Scaled
 
             optimizer.learning_rate = Scaled(optimizer._learning_rate, self._hvd.size())
             return None
-        rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
         if self._plan.resume is not None:
             rate = state.facts_of(self._plan.resume)["rate"] or rate
         optimizer.learning_rate = rate * self._hvd.size()
@@ -174,13 +212,16 @@ class _Fit:
         from horovod.spark.keras.callbacks import Checkpoint, Validation
 
         plan, hvd = self._plan, self._hvd
-        callbacks: List[Any] = [] if plan.data.validation is None else [Validation(self._validation, self._batches)]
-        callbacks += [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
-        callbacks += list(plan.callbacks)
-        if hvd.rank() == 0:
-            # The program's callback comes first: it knows only then whether more or less is better.
-            callbacks += ([plan.checkpoint_callback] if plan.checkpoint_callback else []) + [Checkpoint(self)]
-        if self._epoch < plan.epochs:
+        if self._epoch >= plan.epochs:
+            return self.history if hvd.rank() == 0 else None
+        with contextlib.ExitStack() as stack:
+            program = self._with_logs([_agreed(callback) for callback in plan.callbacks], stack)
+            has_validation = plan.data.validation is not None
+            callbacks: List[Any] = [Validation(self._validation, self._batches, program)] if has_validation else []
+            callbacks += [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback(), *program]
+            if hvd.rank() == 0:
+                # The program's callback comes first: it knows only then whether more or less is better.
+                callbacks += ([plan.checkpoint_callback] if plan.checkpoint_callback else []) + [Checkpoint(self)]
             with self._place_of_best():
                 self._model.fit(
                     self._training(), steps_per_epoch=self._data.train_steps, epochs=plan.epochs,
@@ -189,24 +230,53 @@ class _Fit:
                 )  # fmt: skip
         return self.history if hvd.rank() == 0 else None
 
+    def _with_logs(self, callbacks: Sequence[Any], stack: contextlib.ExitStack) -> List[Any]:
+        """The program's callbacks, of which those of TensorBoard log on rank 0 into the run's folder of the store.
+
+        Without one there is one where TensorFlow is Keras' backend and TensorBoard is installed: as with Horovod, every run
+        has its logs."""
+        import keras
+
+        from horovod.spark.keras.callbacks import SendLogs
+
+        def logs(callback: Any) -> bool:
+            return isinstance(callback, keras.callbacks.TensorBoard)
+
+        others = [callback for callback in callbacks if not logs(callback)]
+        if self._hvd.rank() != 0:
+            return others  # all ranks would write to the same files, or to an executor's disk
+        if not self._store.saving_runs():
+            return list(callbacks)
+        boards = [callback for callback in callbacks if logs(callback)]
+        if not boards and keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):
+            boards = [keras.callbacks.TensorBoard(write_graph=False)]
+        if not boards:
+            return others
+        run_logs = stack.enter_context(RunFolder(self._store, self._plan.run_id, self._store.get_logs_subdir()))
+        for number, board in enumerate(boards):
+            board.log_dir = os.path.join(run_logs.path, str(number)) if number else run_logs.path
+        return [*others, *boards, SendLogs(run_logs)]
+
     @contextlib.contextmanager
     def _place_of_best(self) -> Iterator[None]:
-        """Gives a BestModelCheckpoint its file, which is in the run's folder afterwards."""
+        """Has the checkpoint_callback write on this machine, and what it wrote in the run's folder afterwards."""
+        import keras
+
         callback = self._plan.checkpoint_callback
-        if self._hvd.rank() != 0 or not isinstance(callback, self._hvd.callbacks.BestModelCheckpoint) or callback.filepath:
+        if self._hvd.rank() != 0 or not isinstance(callback, keras.callbacks.ModelCheckpoint):
             yield
             return
-        name = "best.weights.h5" if callback.save_weights_only else "best.keras"
+        ending = ".weights.h5" if callback.save_weights_only else ".keras"
+        before = callback.filepath
         with tempfile.TemporaryDirectory(prefix="hvd-keras-") as folder:  # Keras cannot write to every store
-            callback.filepath = os.path.join(folder, name)
+            callback.filepath = os.path.join(folder, posixpath.basename(str(before or "best" + ending)))
             try:
                 yield
             finally:
-                if os.path.exists(callback.filepath):
-                    with open(callback.filepath, "rb") as file:
-                        path = posixpath.join(self._store.get_run_path(self._plan.run_id), name)
-                        self._store.write(path, file.read())
-                callback.filepath = None
+                for name in os.listdir(folder):  # a name may have the epoch in it
+                    with open(os.path.join(folder, name), "rb") as file:
+                        self._store.write(posixpath.join(self._store.get_run_path(self._plan.run_id), name), file.read())
+                callback.filepath = before
 
     def _training(self) -> Iterator[Tuple[Any, ...]]:
         """All epochs' batches. Keras takes one batch more than it uses, to see what they are like."""

@@ -1,7 +1,7 @@
 """TorchEstimator for LightningModules: its ranks run Lightning's Trainer on their share of a DataFrame."""
 
 import copy
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 from horovod.spark.common.estimator import HorovodEstimator
 from horovod.spark.common.params import EstimatorParams as EstimatorParams  # programs import it from here
@@ -14,8 +14,13 @@ from horovod.spark.torch.model import TorchModel as _TorchModel
 
 __all__ = ["EstimatorParams", "TorchEstimator", "TorchModel"]
 
+# The oldest Lightning that the estimator works with; programs compare it with theirs.
+MIN_PL_VERSION = "2.2.0"
+
 _LIGHTNING = (
     Parameter("input_shapes", "shape of each input of the model; a first -1 stands for the rows; required"),
+    Parameter("loss_constructors", "left out: the module says its own loss"),
+    Parameter("train_minibatch_fn", "left out: the module says its own steps"),
     Parameter("num_gpus", "accepted: a process uses the GPU of its local rank", getter="getNumGPUs", setter="setNumGPUs"),
     Parameter("logger", "Lightning's logger; all ranks have it, and it writes on rank 0"),
     Parameter("log_every_n_steps", "steps between lines of the logger", 50),
@@ -29,7 +34,7 @@ _LIGHTNING = (
 )
 
 # These have no meaning for a module that says its own steps.
-_OF_TORCH_ALONE = ("optimizer", "loss", "loss_weights", "metrics")
+_OF_TORCH_ALONE = ("optimizer", "loss", "loss_constructors", "loss_weights", "metrics", "train_minibatch_fn")
 
 
 class TorchModel(_TorchModel):
@@ -100,7 +105,18 @@ class TorchEstimator(HorovodEstimator):
     def _made_model(self, plan: train.Plan, which: str, history: Any, metadata: Dict[str, Any]) -> TorchModel:
         state = opened(self._checkpoints(plan.run_id).load(which))
         plan.model.cpu().load_state_dict(state["model"])
-        return TorchModel(
-            history=history, model=plan.model.eval(), feature_columns=plan.feature_cols, input_shapes=plan.input_shapes,
-            label_columns=plan.label_cols, run_id=plan.run_id, _metadata=metadata, _casts=plan.casts,
+        told = self._get_model_kwargs(plan.model.eval(), history, None, plan.run_id, metadata)
+        model = self.get_model_class()(**told)
+        return model._set(_casts=plan.casts) if model.hasParam("_casts") else model
+
+    def _published(self, model: TorchModel, checkpoint: bytes) -> Tuple[bytes, str]:
+        return opened(checkpoint)["lightning"].numpy().tobytes(), ".ckpt"
+
+    def get_model_class(self) -> type:
+        return TorchModel
+
+    def _get_model_kwargs(self, model: Any, history: Any, optimizer: Any, run_id: str, metadata: Any) -> Dict[str, Any]:
+        return dict(
+            history=history, model=model, optimizer=optimizer, feature_columns=self._features_of(list(metadata)),
+            input_shapes=self.getInputShapes(), label_columns=self.getLabelCols(), run_id=run_id, _metadata=metadata,
         )  # fmt: skip

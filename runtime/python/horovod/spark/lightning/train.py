@@ -1,6 +1,8 @@
 """The training of one rank by Lightning's Trainer, over torch.distributed's backend `hvd`. Needs no Spark."""
 
+import contextlib
 import importlib
+import importlib.util
 import io
 import os
 import tempfile
@@ -15,8 +17,9 @@ import horovod.torch as hvd
 from horovod.spark.common import fit, orders
 from horovod.spark.common.checkpoints import Checkpoints
 from horovod.spark.common.reader import WEIGHT
+from horovod.spark.common.run_folder import RunFolder
 from horovod.spark.torch import optimizers
-from horovod.spark.torch.batches import Casts, Features
+from horovod.spark.torch.batches import Casts, Features, tensor_of
 
 # Both names of Lightning are around; their classes are not each other's.
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
@@ -93,6 +96,8 @@ class _Fit:
 
     def __init__(self, plan: Plan, store: Any, data: Any) -> None:
         self.plan = plan
+        self.logs: Optional[RunFolder] = None
+        self._store = store
         self.checkpoints = Checkpoints(store, plan.run_id, plan.keep_checkpoints)
         self._data = data
         self._features = Features(plan.feature_cols, plan.input_shapes, plan.casts.features)
@@ -108,9 +113,41 @@ class _Fit:
             return self.history if hvd.rank() == 0 else None
         package = importlib.import_module(package_of(plan.model))
         _tell_rank(package)
+        with contextlib.ExitStack() as stack:
+            logger = self._own_logger(package, stack) if plan.logger is None else plan.logger
+            self._place_checkpoints(package, stack)
+            self._train(package, logger)
+        return self.history if hvd.rank() == 0 else None
+
+    def _own_logger(self, package: Any, stack: contextlib.ExitStack) -> Any:
+        """TensorBoard's, which writes into the run's folder of the store; False where there is no such folder or TensorBoard."""
+        has_writer = any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX"))
+        if not hvd.broadcast_object(self._store.saving_runs() and has_writer, 0):
+            return False
+        if hvd.rank() == 0:
+            self.logs = stack.enter_context(RunFolder(self._store, self.plan.run_id, self._store.get_logs_subdir()))
+        # All ranks have one, since Lightning asks all of them where it writes. Only that of rank 0 does.
+        folder = self.logs.path if self.logs is not None else ""
+        loggers = importlib.import_module(f"{package.__name__}.loggers")
+        return loggers.TensorBoardLogger(folder, name="", version="", default_hp_metric=False)
+
+    def _place_checkpoints(self, package: Any, stack: contextlib.ExitStack) -> None:
+        """What the program's ModelCheckpoints write on rank 0 comes into the run's folder, unless they have a place."""
+        homeless = [
+            callback
+            for callback in self.plan.callbacks
+            if isinstance(callback, package.callbacks.ModelCheckpoint) and callback.dirpath is None
+        ]
+        if homeless and hvd.rank() == 0 and self._store.saving_runs():
+            folder = stack.enter_context(RunFolder(self._store, self.plan.run_id, "lightning"))
+            for callback in homeless:
+                callback.dirpath = folder.path  # Lightning tells the other ranks
+
+    def _train(self, package: Any, logger: Any) -> None:
+        plan = self.plan
         recorder = _recorder(package, self)
         # It comes first, so that what the user's callbacks do when an epoch begins is not of the epoch before.
-        trainer = self._trainer(package, [recorder, *plan.callbacks])
+        trainer = self._trainer(package, [recorder, *plan.callbacks], logger)
         steps, val_steps = (getattr(self._data, name, None) for name in ("train_steps", "val_steps"))
         loaders = {"train_dataloaders": _loader(lambda: self._training(trainer.current_epoch), steps)}
         if plan.data.validation is not None:
@@ -121,9 +158,8 @@ class _Fit:
         with _file_of(plan.resume) as path:
             trainer.fit(plan.model, **loaders, ckpt_path=path)
         recorder.record(trainer, plan.model)
-        return self.history if hvd.rank() == 0 else None
 
-    def _trainer(self, package: Any, callbacks: List[Any]) -> Any:
+    def _trainer(self, package: Any, callbacks: List[Any], logger: Any) -> Any:
         plan = self.plan
         on_gpu = plan.use_gpu and torch.cuda.is_available()
         device = hvd.local_rank() % torch.cuda.device_count() if on_gpu else None
@@ -131,7 +167,7 @@ class _Fit:
             "enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, **plan.trainer_args,
             "accelerator": "gpu" if on_gpu else "cpu", "devices": [device] if on_gpu else 1,
             "max_epochs": plan.epochs, "accumulate_grad_batches": plan.backward_passes,
-            "logger": False if plan.logger is None else plan.logger,
+            "logger": logger,
             "log_every_n_steps": plan.log_every, "profiler": plan.profiler, "use_distributed_sampler": False,
             "enable_checkpointing": any(isinstance(c, package.callbacks.ModelCheckpoint) for c in plan.callbacks),
         }  # fmt: skip
@@ -170,8 +206,21 @@ class _Fit:
                 yield {name: values[is_counted] for name, values in batch.items()}
 
     def _tensors(self, batch: Dict[str, Any]) -> Dict[str, torch.Tensor]:
-        made = zip(self._features.names, self._features(batch))
-        return {**dict(made), **dict(zip(self._others.names, self._others(batch)))}
+        if self.plan.transform is None:
+            made = zip(self._features.names, self._features(batch))
+            return {**dict(made), **dict(zip(self._others.names, self._others(batch)))}
+        known = {**self._features.present(batch), **self._others.present(batch)}
+        # What a transformation_fn has added is for the module, too.
+        added = {name: values for name, values in batch.items() if name not in known and values.dtype.kind in "biuf"}
+        return {**known, **{name: tensor_of(values, name, as_float=False) for name, values in added.items()}}
+
+
+def _score(package: Any, callbacks: Sequence[Any], metrics: Dict[str, float]) -> Optional[float]:
+    """By what an epoch is the best, as the first ModelCheckpoint with a `monitor` has it: the lower, the better; None: it cannot
+    be."""
+    judges = [callback for callback in callbacks if isinstance(callback, package.callbacks.ModelCheckpoint) and callback.monitor]
+    value = metrics.get(judges[0].monitor if judges else "val_loss")
+    return -value if value is not None and judges and judges[0].mode == "max" else value
 
 
 def _loader(batches: Callable[[], Iterator[Dict[str, torch.Tensor]]], count: Optional[int]) -> Any:
@@ -304,7 +353,7 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
             self._done += 1
             if hvd.rank() == 0 and plan.verbose:
                 print(entry, flush=True)
-            self._save(trainer, module, entry["metrics"].get("val_loss"))
+            self._save(trainer, module, _score(package, plan.callbacks, entry["metrics"]))
 
         def _save(self, trainer: Any, module: Any, score: Optional[float]) -> None:
             _multiply_rates(trainer, 1 / hvd.size())
@@ -326,6 +375,8 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
             file = io.BytesIO()
             torch.save(state, file)
             fitting.checkpoints.save(file.getvalue(), self._done, 0, score)
+            if fitting.logs is not None:
+                fitting.logs.send()
 
     return Recorder()
 

@@ -1,7 +1,8 @@
 """From a batch's numpy arrays to the tensors that a model and its losses take. Needs no Spark."""
 
+import functools
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy
 import torch
@@ -58,6 +59,15 @@ class Features:
         ]
 
 
+    def present(self, batch: Dict[str, numpy.ndarray]) -> Dict[str, torch.Tensor]:
+        """Those that the batch has, by name: a transformation_fn may have taken some away."""
+        return {
+            name: shaped(tensor_of(batch[name], name, self._as_float), shape, name)
+            for name, shape in zip(self.names, self._shapes)
+            if name in batch
+        }
+
+
 class Batches:
     """Inputs, labels and weights, on the device of the model."""
 
@@ -81,13 +91,23 @@ class Batches:
         return tensor if self._device.type == "cpu" else tensor.pin_memory().to(self._device, non_blocking=True)
 
 
-def matched(outputs: Any, labels: Sequence[torch.Tensor]) -> Tuple[List[torch.Tensor], List[torch.Tensor]]:
+Match = Callable[[Any, Sequence[torch.Tensor]], Tuple[List[torch.Tensor], List[torch.Tensor]]]
+
+
+def match_of(plan: Any) -> Match:
+    """matched(), with labels in the shapes that the program has said, if it has."""
+    return functools.partial(matched, reshapes=plan.label_shapes is None)
+
+
+def matched(
+    outputs: Any, labels: Sequence[torch.Tensor], reshapes: bool = True
+) -> Tuple[List[torch.Tensor], List[torch.Tensor]]:
     """Outputs as a list, and labels in the shape of their outputs where they have as many values."""
     outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     if len(outputs) < len(labels):
         raise ValueError(f"the model gives {len(outputs)} outputs, and there are {len(labels)} label columns")
     same = [
-        label.reshape(output.shape) if output.numel() == label.numel() else label
+        label.reshape(output.shape) if reshapes and output.numel() == label.numel() else label
         for output, label in zip(outputs, labels)
     ]
     return outputs, same

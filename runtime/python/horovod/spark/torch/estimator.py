@@ -20,7 +20,7 @@ _TORCH = (
     Parameter("input_shapes", "shape of each input of the model; a first -1 stands for the rows; required"),
     Parameter("loss_constructors", "functions that make the losses, instead of loss; they get the plan as keywords"),
     Parameter("train_minibatch_fn", "a step of your own: (model, optimizer, transform_outputs, loss_fn, inputs, labels, "
-              "sample_weights), gives (outputs, loss)"),
+              "sample_weights), and where it takes nine (..., backward_passes_per_step, batch_idx), gives (outputs, loss)"),
 )  # fmt: skip
 
 
@@ -55,6 +55,7 @@ class TorchEstimator(HorovodEstimator):
         losses = self.getLoss(), self.getLossConstructors()
         if all(losses) or not any(losses):
             raise ValueError("TorchEstimator: give loss or loss_constructors, one of them")
+        self._check_lengths()
         shapes = self.getInputShapes()
         if not shapes:
             raise ValueError("TorchEstimator: input_shapes is required, a shape for each input of the model")
@@ -63,6 +64,19 @@ class TorchEstimator(HorovodEstimator):
         optimizers.tied(self.getModel(), self.getOrDefault("optimizer"))
         if self.getCallbacks():
             warnings.warn("callbacks do nothing here; a loop of your own is train_minibatch_fn", stacklevel=4)
+
+    def _check_lengths(self) -> None:
+        """ValueError where a list would leave an output without its loss, factor or metric."""
+        labels = len(self.getLabelCols())
+        groups = _listed(self.getMetrics())
+        groups = groups if groups and isinstance(groups[0], (list, tuple)) else [groups]
+        told = [("loss", _listed(self.getLoss())), ("loss_constructors", _listed(self.getLossConstructors())),
+                *(("metrics", group) for group in groups)]  # fmt: skip
+        for name, values in told:
+            if len(values) not in (0, 1, labels):
+                raise ValueError(f"TorchEstimator: {name} has {len(values)} functions for {labels} label columns; give one for each")
+        if self.getLossWeights() is not None and len(self.getLossWeights()) != labels:
+            raise ValueError(f"TorchEstimator: loss_weights has {len(self.getLossWeights())} numbers for {labels} label columns")
 
     _rank_main = train.main
 
@@ -94,10 +108,18 @@ class TorchEstimator(HorovodEstimator):
         state = opened(self._checkpoints(plan.run_id).load(which))
         plan.model.cpu().load_state_dict(state["model"])
         plan.optimizer.load_state_dict(state["optimizer"])
-        return TorchModel(
-            history=history, model=plan.model.eval(), optimizer=plan.optimizer, feature_columns=plan.feature_cols,
-            input_shapes=plan.input_shapes, label_columns=plan.label_cols, run_id=plan.run_id, _metadata=metadata,
-            loss=self.getLoss(), loss_constructors=self.getLossConstructors(), _casts=plan.casts,
+        told = self._get_model_kwargs(plan.model.eval(), history, plan.optimizer, plan.run_id, metadata)
+        model = self.get_model_class()(**told)
+        return model._set(_casts=plan.casts) if model.hasParam("_casts") else model
+
+    def get_model_class(self) -> type:
+        return TorchModel
+
+    def _get_model_kwargs(self, model: Any, history: Any, optimizer: Any, run_id: str, metadata: Any) -> Dict[str, Any]:
+        return dict(
+            history=history, model=model, optimizer=optimizer, feature_columns=self._features_of(list(metadata)),
+            input_shapes=self.getInputShapes(), label_columns=self.getLabelCols(), run_id=run_id, _metadata=metadata,
+            loss=self.getLoss(), loss_constructors=self.getLossConstructors(),
         )  # fmt: skip
 
 

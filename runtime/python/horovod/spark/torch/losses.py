@@ -1,5 +1,6 @@
 """The loss and the metrics of a batch, over all outputs of the model. Needs no Spark."""
 
+import inspect
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
@@ -29,19 +30,32 @@ def total_loss(
         if sample_weights is None:
             value = function(output, label)
         else:
-            value = (_by_row(function, output, label).flatten() * sample_weights).mean()
+            value = (_by_row(function, output, label) * sample_weights).mean()
         losses.append(value * factor)
     return sum(losses)
 
 
 def _by_row(function: Callable[..., torch.Tensor], output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-    if isinstance(function, torch.nn.Module):  # its reduction is an attribute
-        before, function.reduction = getattr(function, "reduction", "mean"), "none"
+    if isinstance(function, torch.nn.Module) and not _takes_reduction(function.forward):
+        if not hasattr(function, "reduction"):
+            raise ValueError(
+                f"sample_weight_col: the loss {type(function).__name__} has neither an attribute nor an argument `reduction`, so "
+                "it cannot give one value for each row"
+            )
+        before, function.reduction = function.reduction, "none"
         try:
-            return function(output, label)
+            value = function(output, label)
         finally:
             function.reduction = before
-    return function(output, label, reduction="none")
+    else:
+        value = function(output, label, reduction="none")
+    if value.numel() % max(len(label), 1):
+        raise ValueError(f"sample_weight_col: the loss gives {list(value.shape)} for {len(label)} rows, not a value for each")
+    return value.reshape(len(label), -1).mean(1)
+
+
+def _takes_reduction(function: Callable[..., Any]) -> bool:
+    return "reduction" in inspect.signature(function).parameters
 
 
 class Sums:

@@ -1,5 +1,6 @@
 """The training of one rank: what TorchEstimator sends to the ranks. Uses horovod.torch, and no Spark."""
 
+import inspect
 import io
 import multiprocessing
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from horovod.spark.common import fit, orders
 from horovod.spark.common.checkpoints import Checkpoints
 from horovod.spark.common.reader import WEIGHT
 from horovod.spark.torch import optimizers
-from horovod.spark.torch.batches import Batches, Casts, matched
+from horovod.spark.torch.batches import Batches, Casts, match_of
 from horovod.spark.torch.losses import Sums, total_loss
 
 # The number of steps between lines of progress, with verbose=2.
@@ -54,6 +55,20 @@ def device_of(plan: Plan) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
+def _of_seven(function: Callable[..., Any], backward_passes: int) -> Callable[..., Any]:
+    """A train_minibatch_fn, called with the step's number before its arguments. Since Horovod 0.26 it gets two more."""
+    try:
+        inspect.signature(function).bind(*range(9))
+        takes_nine = True
+    except (TypeError, ValueError):
+        takes_nine = False
+
+    def call(step: int, *arguments: Any) -> Any:
+        return function(*arguments, *((backward_passes, step) if takes_nine else ()))
+
+    return call
+
+
 class Trainer:
     """One rank's part of a fit."""
 
@@ -77,7 +92,8 @@ class Trainer:
         self._batches = Batches(plan, plan.casts, self._device)
         self._data = data
         self._checkpoints = Checkpoints(store, plan.run_id, plan.keep_checkpoints)
-        self._minibatch = plan.minibatch or self._default_minibatch
+        self._match = match_of(plan)
+        self._minibatch = self._default_minibatch if plan.minibatch is None else _of_seven(plan.minibatch, plan.backward_passes)
         self._passes = 0
 
     def _continue_from(self, state: Dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
@@ -123,8 +139,10 @@ class Trainer:
         self._passes = 0
         for batch in self._data.train_data(self._epoch, self._step):
             inputs, labels, weights = self._batches(batch)
-            outputs, loss = self._minibatch(self._model, self._optimizer, matched, self._loss, inputs, labels, weights)
-            outputs, labels = matched(outputs, labels)
+            outputs, loss = self._minibatch(
+                self._step, self._model, self._optimizer, self._match, self._loss, inputs, labels, weights
+            )
+            outputs, labels = self._match(outputs, labels)
             sums.add(loss, outputs, labels, 1.0)
             self._step += 1
             if self._step % _LINE_EVERY == 0 and plan.verbose >= 2:
@@ -138,7 +156,7 @@ class Trainer:
         return total_loss(outputs, labels, self._plan.loss_weights, self._losses, weights)
 
     def _default_minibatch(
-        self, model: Any, optimizer: Any, match: Any, loss_of: Any, inputs: Any, labels: Any, weights: Any
+        self, _step: int, model: Any, optimizer: Any, match: Any, loss_of: Any, inputs: Any, labels: Any, weights: Any
     ) -> Tuple[Any, torch.Tensor]:
         if self._passes == 0:
             optimizer.zero_grad()
@@ -164,7 +182,7 @@ class Trainer:
             if count < len(is_counted):
                 batch = {name: values[is_counted] for name, values in batch.items()}
             inputs, labels, weights = self._batches(batch)
-            outputs, labels = matched(self._model(*inputs), labels)
+            outputs, labels = self._match(self._model(*inputs), labels)
             sums.add(self._loss(outputs, labels, weights), outputs, labels, count)
         return self._averages(sums)
 

@@ -11,7 +11,7 @@ import numpy
 import torch
 
 from horovod.spark.common import schema
-from horovod.spark.torch.batches import Batches, Casts, Features, matched
+from horovod.spark.torch.batches import Batches, Casts, Features, match_of
 from horovod.spark.torch.losses import total_loss
 
 _CPU = torch.device("cpu")
@@ -33,11 +33,11 @@ def casts_of_features(plan: Any) -> Casts:
     try:
         batch = schema.zeros(plan.data.train.columns, plan.columns)
         batch = batch if plan.transform is None else plan.transform(batch)
+        return Casts(_try_features(copy.deepcopy(plan.model).cpu().eval(), plan, batch), labels=False)
     except Exception:
         if plan.transform is None:
             raise
         return Casts()  # a function of the user's own may have reasons to refuse zeros
-    return Casts(_try_features(copy.deepcopy(plan.model).cpu().eval(), plan, batch), labels=False)
 
 
 def _tried(plan: Any, batch: Dict[str, numpy.ndarray]) -> Casts:
@@ -71,7 +71,7 @@ def _try_labels(model: torch.nn.Module, plan: Any, batch: Any, features_as_float
     for as_float in (True, False) if _has_whole(batch, plan.label_cols) else (True,):
         inputs, labels, weights = Batches(plan, Casts(features_as_float, as_float), _CPU)(batch)
         with torch.no_grad():
-            outputs, labels = matched(model(*inputs), labels)
+            outputs, labels = match_of(plan)(model(*inputs), labels)
         try:
             with torch.no_grad():
                 loss = total_loss(outputs, labels, plan.loss_weights, losses, weights)

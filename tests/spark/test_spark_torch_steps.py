@@ -1,0 +1,156 @@
+"""TorchEstimator: what programs for Horovod tell it and find afterwards. The data is Parquet that pyarrow writes, so Spark is
+not started."""
+
+import io
+import json
+import types
+
+import numpy
+import pytest
+import torch
+from estimator_helpers import Here, store_of
+
+pytest.importorskip("pyspark", reason="pyspark is not installed here")
+
+from pyspark.ml.param import Param, Params  # noqa: E402
+
+from horovod.spark.common.datamodule import pandas_transform  # noqa: E402
+from horovod.spark.torch import TorchEstimator, TorchModel  # noqa: E402
+from horovod.spark.torch.batches import match_of  # noqa: E402
+from horovod.spark.torch.losses import total_loss  # noqa: E402
+
+
+def told(store, kind=TorchEstimator, **values):
+    net = torch.nn.Linear(4, 1)
+    given = dict(backend=Here(), store=store, model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+                 loss=torch.nn.functional.mse_loss, input_shapes=[[-1, 4]], feature_cols=["features"], label_cols=["label"],
+                 batch_size=8, epochs=2, verbose=0, random_seed=3)  # fmt: skip
+    return kind(**{**given, **values})
+
+
+@pytest.mark.parametrize("arguments", [7, 9])
+def test_a_step_of_the_programs_own_gets_what_it_takes(tmp_path, arguments):
+    heard = tmp_path / "heard"
+
+    def step(model, optimizer, transform_outputs, loss_fn, inputs, labels, weights, *more):
+        heard.open("a").write(f"{more}\n")
+        optimizer.zero_grad()
+        outputs, labels = transform_outputs(model(*inputs), labels)
+        loss = loss_fn(outputs, labels, weights)
+        loss.backward()
+        optimizer.step()
+        return outputs, loss
+
+    def of_nine(model, optimizer, transform_outputs, loss_fn, inputs, labels, weights, backward_passes_per_step, batch_idx):
+        return step(model, optimizer, transform_outputs, loss_fn, inputs, labels, weights, backward_passes_per_step, batch_idx)
+
+    def of_seven(model, optimizer, transform_outputs, loss_fn, inputs, labels, weights):
+        return step(model, optimizer, transform_outputs, loss_fn, inputs, labels, weights)
+
+    told(store_of(tmp_path), train_minibatch_fn=of_nine if arguments == 9 else of_seven, epochs=1).fit_on_parquet()
+    seen = [str((1, number)) for number in range(8)] if arguments == 9 else ["()"] * 8
+    assert heard.read_text().splitlines() == seen
+
+
+def test_more_steps_than_the_data_has_are_done_with_further_orders_of_it(tmp_path):
+    heard = tmp_path / "heard"
+
+    def step(model, optimizer, transform_outputs, loss_fn, inputs, labels, weights):
+        heard.open("a").write(f"{json.dumps(inputs[0][:, 0].tolist())}\n")
+        optimizer.zero_grad()
+        return model(*inputs), loss_fn(*transform_outputs(model(*inputs), labels))
+
+    told(store_of(tmp_path, rows=16), train_minibatch_fn=step, train_steps_per_epoch=5).fit_on_parquet()
+    seen = [json.loads(line) for line in heard.read_text().splitlines()]
+    assert len(seen) == 10
+    for begin in (0, 2, 5, 7):  # each time all rows
+        assert len({value for batch in seen[begin : begin + 2] for value in batch}) == 16
+    assert seen[0:2] != seen[2:4] != seen[5:7]
+
+
+def test_labels_have_the_shape_that_the_program_says():
+    output, label = torch.zeros(3, 1), torch.zeros(3)
+    assert match_of(types.SimpleNamespace(label_shapes=None))(output, [label])[1][0].shape == (3, 1)
+    assert match_of(types.SimpleNamespace(label_shapes=[[-1]]))(output, [label])[1][0].shape == (3,)
+
+
+def test_a_loss_gives_a_value_for_each_row_where_rows_have_weights():
+    class Mine(torch.nn.Module):
+        def forward(self, output, label, reduction="mean"):
+            return torch.nn.functional.mse_loss(output, label, reduction=reduction)
+
+    class Blunt(torch.nn.Module):
+        def forward(self, output, label):
+            return torch.nn.functional.mse_loss(output, label)
+
+    output, label, weights = torch.tensor([[1.0], [3.0]]), torch.zeros(2, 1), torch.tensor([1.0, 0.0])
+    for loss in (Mine(), torch.nn.MSELoss(), torch.nn.functional.mse_loss):
+        assert total_loss([output], [label], [1.0], [loss], weights).item() == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="the loss Blunt has neither an attribute nor an argument `reduction`"):
+        total_loss([output], [label], [1.0], [Blunt()], weights)
+
+
+@pytest.mark.parametrize("values, text", [
+    ({"loss_weights": [1.0]}, "loss_weights has 1 numbers for 3 label columns"),
+    ({"loss": [torch.nn.functional.mse_loss] * 2}, "loss has 2 functions for 3 label columns"),
+    ({"metrics": [[torch.nn.functional.l1_loss] * 2]}, "metrics has 2 functions for 3 label columns"),
+])  # fmt: skip
+def test_lists_that_would_leave_an_output_out_are_refused(tmp_path, values, text):
+    with pytest.raises(ValueError, match=text):
+        told(store_of(tmp_path), label_cols=["a", "b", "c"], **values).fit_on_parquet()
+
+
+def test_a_transformation_may_be_of_a_frame_or_of_a_row():
+    def batch():
+        return {"x": numpy.arange(6, dtype=numpy.float32).reshape(3, 2), "word": numpy.array(["a", "bb", "ccc"], object)}
+
+    def of_frame(frame):
+        frame["length"] = frame["word"].str.len()
+        return frame
+
+    def of_row(row):
+        if not isinstance(row, dict):
+            raise TypeError("a row, as petastorm has it")
+        return {"x": row["x"] * 2, "length": len(row["word"])}
+
+    by_frame = pandas_transform(of_frame, removed=["word"])(batch())
+    assert by_frame["length"].tolist() == [1, 2, 3] and by_frame["x"].shape == (3, 2)
+    transform = pandas_transform(of_row, edited=[("length", numpy.int32, (), False)])
+    for _ in range(2):
+        by_row = transform(batch())
+        assert by_row["x"].tolist() == [[0, 2], [4, 6], [8, 10]]
+        assert by_row["length"].tolist() == [1, 2, 3] and by_row["length"].dtype == numpy.int32
+    with pytest.raises(KeyError, match="nothing"):
+        pandas_transform(lambda frame: frame["nothing"])(batch())
+
+
+def test_a_subclass_has_parameters_a_backend_and_a_model_of_its_own(tmp_path):
+    class Mine(TorchModel):
+        pass
+
+    class Vision(TorchEstimator):
+        backbone = Param(Params._dummy(), "backbone", "of the network")
+
+        def _get_or_create_backend(self):
+            return Here()
+
+        def get_model_class(self):
+            return Mine
+
+        def _get_model_kwargs(self, *arguments):
+            return {**super()._get_model_kwargs(*arguments), "label_columns": [self.getOrDefault("backbone")]}
+
+    model = told(store_of(tmp_path), Vision, backbone="resnet", backend=None).fit_on_parquet()
+    assert type(model) is Mine and model.getLabelColumns() == ["resnet"]
+    with pytest.raises(TypeError, match="no parameter 'backbones'; did you mean"):
+        Vision(backbones="x", label_col="y")
+
+
+def test_a_run_leaves_a_checkpoint_that_torch_reads(tmp_path):
+    store = store_of(tmp_path)
+    model = told(store, run_id="run").fit_on_parquet()
+    path = f"{store.get_checkpoint_path('run')}/{store.get_checkpoint_filename()}"
+    left = torch.load(io.BytesIO(store.read(path)), weights_only=True)
+    torch.testing.assert_close(left["model"]["weight"], model.getModel().state_dict()["weight"])
+    assert left["optimizer"]["param_groups"][0]["lr"] == 0.1
+    assert len(told(store, run_id="run", epochs=3).fit_on_parquet().getHistory()) == 3
