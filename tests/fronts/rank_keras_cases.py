@@ -324,7 +324,8 @@ def case_after_a_failure_the_first_epoch_has_only_the_batches_that_are_left():
         model = make_model()
         compile_model(model, OPTIMIZERS.SGD(0.1))
         model.optimizer.build(model.trainable_variables)
-        state = hvd.elastic.KerasState(model, epoch=0, batch=3)
+        state = hvd.elastic.KerasState(model, epoch=0, batch=0)
+        state.batch = 3
         counts, seen = [], []
 
         class Count(keras.callbacks.Callback):
@@ -346,6 +347,36 @@ def case_after_a_failure_the_first_epoch_has_only_the_batches_that_are_left():
 
     assert batches_of(None) == [STEPS - 3, STEPS, STEPS]
     assert batches_of(Early(), None) == batches_of(None, Early()) == [STEPS - 3], "what others stop stays stopped"
+
+
+def case_epochs_are_counted_for_fits_that_are_told_of_those_before_and_of_those_that_are_left():
+    for words in ({"epochs": 6, "initial_epoch": 4}, {"epochs": 2}):
+        model = make_model()
+        compile_model(model, OPTIMIZERS.SGD(0.1))
+        model.optimizer.build(model.trainable_variables)
+        # So many batches, as Horovod's manual has it, before any was done.
+        state = hvd.elastic.KerasState(model, epoch=0, batch=100)
+        state.epoch = 4
+        steps = []
+        count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: steps.append(batch))
+        callbacks = [hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state), count]
+        model.fit(own(X), own(Y), batch_size=BATCH, verbose=0, callbacks=callbacks, **words)
+        assert state.epoch == 6 and len(steps) == 2 * STEPS, (words, state.epoch, steps)
+
+
+def case_a_commit_of_a_programs_own_is_called():
+    model = make_model()
+    compile_model(model, OPTIMIZERS.SGD(0.1))
+    model.optimizer.build(model.trainable_variables)
+    commits = []
+
+    class Mine(hvd.elastic.CommitStateCallback):
+        def commit(self):
+            commits.append(1)
+            super().commit()
+
+    fit(model, own(X), own(Y), BATCH, [Mine(hvd.elastic.KerasState(model, batch=0, epoch=0), batches_per_commit=2)], epochs=1)
+    assert len(commits) == STEPS // 2 + 1
 
 
 def case_what_an_elastic_state_does_not_cover_is_named():

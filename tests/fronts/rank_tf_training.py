@@ -457,7 +457,8 @@ def case_after_a_failure_the_first_epoch_has_only_the_batches_that_are_left():
     model = make_model()
     model.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.optimizer.build(model.trainable_variables)
-    state = hvd_keras.elastic.KerasState(model, epoch=0, batch=5)
+    state = hvd_keras.elastic.KerasState(model, epoch=0, batch=0)
+    state.batch = 5
     counts, done = [], []
 
     class Count(tf.keras.callbacks.Callback):

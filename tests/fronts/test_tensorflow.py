@@ -136,3 +136,25 @@ def test_the_manual_names_what_is_there(front):
     basics = (ROOT / "runtime/docs/horovod.md").read_text().split("## Names\n")[1].split("\n## ")[0]
     unnamed = {name for name in public if name not in named and f"`{name}`" not in basics}
     assert not unnamed, unnamed
+
+
+GRAPH = """
+import numpy, tensorflow as tf
+tf.compat.v1.disable_eager_execution()
+import horovod.tensorflow.keras as hvd
+hvd.init()
+net = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(4,))])
+net.set_weights([numpy.full((4, 2), 1.0 + hvd.rank()), numpy.zeros(2)])
+net.compile(hvd.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.0)), "mse")
+net.fit(numpy.zeros((8, 4)), numpy.zeros((8, 2)), verbose=0,
+        callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()])
+print("kernel", net.get_weights()[0].max(), "sum", float(hvd.allreduce(numpy.float32(hvd.rank() + 1), op=hvd.Sum)))
+"""
+
+
+def test_legacy_keras_in_a_graph_is_broadcast_when_it_trains():
+    pytest.importorskip("tf_keras")
+    done = subprocess.run([HVDRUN, "-np", "2", sys.executable, "-c", GRAPH], capture_output=True, text=True, timeout=PATIENCE,
+                          env={**os.environ, **QUIET, "TF_USE_LEGACY_KERAS": "1"})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"[{rank}]<stdout>:kernel 1.0 sum 3.0" for rank in range(2)], done.stdout

@@ -7,8 +7,10 @@ import inspect
 import os
 import re
 import subprocess
+import warnings
 
 import pytest
+import torch
 from hvdrun import HVDRUN, ROOT
 from patience import PATIENCE
 
@@ -209,3 +211,31 @@ def test_what_the_readme_calls_refused_is_refused():
     with pytest.raises(ValueError):
         hvd.shutdown(), hvd.init(comm=[1])
     assert hvd.Compression.bf16 and horovod.run
+
+
+def test_a_framework_is_asked_for_gpus_by_the_name_that_scripts_import():
+    from horovod.common.util import gpu_available
+
+    assert gpu_available("torch") == torch.cuda.is_available() and not gpu_available("mxnet")
+
+
+def test_a_distributed_optimizer_tells_what_it_was_asked_for():
+    hvd.init()
+    parameters = [torch.nn.Parameter(torch.zeros(2))]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.1), op=hvd.Average, gradient_predivide_factor=2.0)
+    assert (optimizer.op, optimizer.gradient_predivide_factor, optimizer.sparse_as_dense) == (hvd.Average, 2.0, False)
+    assert optimizer.process_set.process_set_id == 0
+    optimizer.backward_passes_per_step = 3
+    assert optimizer.backward_passes_per_step == 3
+    hvd.shutdown()
+
+
+def test_a_logger_of_rays_warns_once_that_nobody_reads():
+    from horovod.ray import ray_logger
+
+    ray_logger.configure(None)
+    with pytest.warns(UserWarning, match="reaches nobody"):
+        ray_logger.log({"epoch": 1})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ray_logger.log({"epoch": 2}, chief_only=False)

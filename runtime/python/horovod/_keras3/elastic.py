@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional
 import keras
 
 from horovod.common import _arrays, _coverage, basics
-from horovod.common._epoch_rest import EpochRest
+from horovod.common._epoch_rest import EpochRest, batches_done
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.process_sets import ProcessSet
 from horovod._keras3 import _backend
@@ -93,12 +93,13 @@ class CommitStateCallback(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self._left -= 1
         if self._left == 0:
-            self._commit()
+            self.commit()
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._commit()
+        self.commit()
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
+        """Commits the state now, and counts batches anew."""
         _ = self.model  # brings JAX's state into the variables
         self.state.commit()
         self._left = self.batches_per_commit
@@ -118,7 +119,7 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):
         self._is_first = True
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._rest.begin(self.params.get("steps"), self.state.batch if self._is_first else 0)
+        self._rest.begin(self.params.get("steps"), batches_done(self.state) if self._is_first else 0)
         self._is_first = False
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
@@ -132,14 +133,23 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):
 
 
 class UpdateEpochStateCallback(keras.callbacks.Callback):
-    """Keeps state.epoch at the number of epochs that are done."""
+    """Keeps state.epoch at the number of epochs that are done, whether fit() is told of those before (initial_epoch=state.epoch),
+    or of how many are left (epochs=24 - state.epoch)."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
+        self._before = 0  # epochs that were done when fit() began
+        self._first: Optional[int] = None  # fit's number of its first epoch
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._before, self._first = self.state.epoch, None
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._first = epoch if self._first is None else self._first
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.state.epoch = epoch + 1
+        self.state.epoch = self._before + epoch - (self._first or 0) + 1
 
 
 def reset() -> None:

@@ -36,3 +36,10 @@ class EpochRest:
         """The epoch has ended: fit() goes on with the next one, unless somebody else has stopped it."""
         if model.stop_training is self._stop:
             model.stop_training = False
+
+
+def batches_done(state: Any) -> int:
+    """Returns how many batches of the epoch were done before fit(). Scripts make a state with `batch=100`, as Horovod's
+    manual does, before any was."""
+    is_as_given = getattr(state, "is_as_given", None)
+    return 0 if is_as_given is not None and is_as_given("batch") else state.batch

@@ -256,7 +256,12 @@ class ObjectState(State):
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
         super().__init__(bcast_object, get_rank)
         self._saved_state: Dict[str, Any] = dict(kwargs)
+        self._given: Dict[str, Any] = dict(kwargs)
         self._set_attrs()
+
+    def is_as_given(self, name: str) -> bool:
+        """Returns whether an attribute has the value of the constructor's argument."""
+        return name in self._given and bool(getattr(self, name) == self._given[name])
 
     if TYPE_CHECKING:  # the attributes are the keyword arguments, of any type
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib
 import importlib.util
 import os
 import re
@@ -108,6 +109,13 @@ def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: Any) 
     """Raises ImportError when `extension_available` says no. Only the last part of `ext_name` counts."""
     if not extension_available(ext_name.rsplit(".", 1)[-1]):
         raise ImportError(f"Extension {ext_name} has not been built: the framework is not installed, or has no front here")
+
+
+def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
+    """Returns whether a framework ("torch", "tensorflow") sees a GPU here. It is imported for that."""
+    if ext_base_name not in ("torch", "tensorflow") or not extension_available(ext_base_name, verbose):
+        return False
+    return bool(importlib.import_module(f"horovod.{ext_base_name}.mpi_ops").gpu_available())
 
 
 def _numbers(version: str) -> List[int]:

@@ -23,6 +23,7 @@ from horovod.common.process_sets import ProcessSet, add_process_set, global_proc
 from horovod.tensorflow import mpi_ops, util
 from horovod.tensorflow._optimizer import DistributedOptimizer
 from horovod.tensorflow._optimizer import _DistributedOptimizer as _DistributedOptimizer  # programs say isinstance with it
+from horovod.tensorflow._optimizer import _LegacyOptimizer as _LegacyOptimizer  # programs import these two from here
 from horovod.tensorflow._reduce import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
 from horovod.tensorflow._tape import DistributedGradientTape, PartialDistributedGradientTape
 from horovod.tensorflow._which_keras import IS_LEGACY as _IS_LEGACY
@@ -35,6 +36,7 @@ from horovod.tensorflow.functions import (
     broadcast_object_fn,
     broadcast_variables,
 )
+from horovod.tensorflow.mpi_ops import _allreduce as _allreduce
 from horovod.tensorflow.mpi_ops import (
     Adasum,
     Average,

@@ -1,5 +1,6 @@
 """hvd.allreduce and hvd.reducescatter with compression and IndexedSlices; the reduction of all gradients of a model."""
 
+import warnings
 from typing import Any, Callable, List, Optional, Sequence, Union
 
 import tensorflow as tf
@@ -217,9 +218,8 @@ def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, 
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     if num_groups:
-        if groups is not None:
-            raise ValueError("num_groups is the old name of groups; give one of them")
-        groups = num_groups
+        warnings.warn("Parameter `num_groups` has been replaced by `groups`", DeprecationWarning, stacklevel=3)
+        groups = num_groups if groups is None else groups
     if groups is None or (isinstance(groups, int) and not isinstance(groups, bool) and groups >= 0):
         return groups or None
     if not isinstance(groups, (list, tuple)) or not all(isinstance(group, (list, tuple)) for group in groups):

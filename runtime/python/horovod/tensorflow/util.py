@@ -29,6 +29,13 @@ def variable_of(variable: Any) -> Any:
     return inner if isinstance(inner, tf.Variable) else variable
 
 
+def evaluated(result: Any) -> Any:
+    """What an operation of a Keras function gives: in a graph of TensorFlow 1 the value that Keras' session computes."""
+    if result is None or _executing_eagerly():
+        return result
+    return tf.compat.v1.keras.backend.get_session().run(result)
+
+
 def key_of(variable: Any) -> int:
     """What a variable is found by; variables of Keras 3 have no ref()."""
     return id(variable_of(variable))

@@ -193,6 +193,30 @@ class _DistributedOptimizer(NamedMixin):
         """Returns how many backward passes are summed locally before the reduction."""
         return self._hvd_settings.passes
 
+    @backward_passes_per_step.setter
+    def backward_passes_per_step(self, passes: int) -> None:
+        self.set_backward_passes_per_step(passes)
+
+    @property
+    def op(self) -> int:
+        """Returns how gradients are reduced."""
+        return self._hvd_settings.op
+
+    @property
+    def gradient_predivide_factor(self) -> float:
+        """Returns the part of the averaging that is done before the sum."""
+        return self._hvd_settings.postscale
+
+    @property
+    def sparse_as_dense(self) -> bool:
+        """Returns whether sparse gradients are reduced as dense ones."""
+        return self._hvd_settings.sparse_as_dense
+
+    @property
+    def process_set(self) -> ProcessSet:
+        """Returns the ranks that train together."""
+        return self._hvd_settings.process_set
+
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes how many backward passes are summed locally before the reduction."""
         if passes <= 0:

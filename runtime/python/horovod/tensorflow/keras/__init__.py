@@ -18,6 +18,7 @@ from horovod.tensorflow._which_keras import IS_LEGACY, check_backend
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import allgather_object, broadcast_object, broadcast_variables
 from horovod.tensorflow.keras import callbacks, elastic
+from horovod.tensorflow.util import evaluated
 from horovod.tensorflow.mpi_ops import (
     Average,
     Max,
@@ -120,31 +121,33 @@ def allreduce(
     op: Optional[int] = None,
     compression: Any = Compression.none,
 ) -> Any:
-    """The reduction of a value over all ranks, as a tensor."""
-    return _reduce.allreduce(
-        value,
-        average=average,
-        name=name,
-        op=op,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
-        compression=compression,
+    """The reduction of a value over all ranks, as a tensor; in a graph its value."""
+    return evaluated(
+        _reduce.allreduce(
+            value,
+            average=average,
+            name=name,
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            compression=compression,
+        )
     )
 
 
 def allgather(value: Any, name: Optional[str] = None) -> Any:
     """All ranks' values behind each other along dimension 0."""
-    return mpi_ops.allgather(value, name)
+    return evaluated(mpi_ops.allgather(value, name))
 
 
 def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> Any:
     """The root's value."""
-    return mpi_ops.broadcast(value, root_rank, name)
+    return evaluated(mpi_ops.broadcast(value, root_rank, name))
 
 
 def reducescatter(value: Any, name: Optional[str] = None, op: int = Average) -> Any:
     """This rank's rows of the reduction."""
-    return _reduce.reducescatter(value, op=op, name=name)
+    return evaluated(_reduce.reducescatter(value, op=op, name=name))
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
@@ -158,4 +161,4 @@ def broadcast_global_variables(root_rank: int) -> Any:
             "hvd.broadcast_global_variables() does not support eager execution. Please use "
             "`hvd.callbacks.BroadcastGlobalVariablesCallback(0)` instead."
         )
-    return functions.broadcast_global_variables(root_rank)
+    return evaluated(functions.broadcast_global_variables(root_rank))

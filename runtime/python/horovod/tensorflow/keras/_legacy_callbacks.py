@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from horovod.common import _arrays, _coverage, _lib, basics
-from horovod.common._epoch_rest import EpochRest
+from horovod.common._epoch_rest import EpochRest, batches_done
 from horovod.tensorflow.elastic import TensorFlowKerasState
 from horovod.tensorflow.functions import broadcast_variables
-from horovod.tensorflow.util import key_of
+from horovod.tensorflow.util import evaluated, key_of
 
 _K = tf.keras.backend
 
@@ -38,7 +38,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
             return
         local = {key_of(variable) for variable in self._local}
         variables = list(self.model.variables) + _coverage.variables_of(getattr(self.model, "optimizer", None))
-        broadcast_variables([v for v in variables if key_of(v) not in local], self.root_rank)
+        evaluated(broadcast_variables([v for v in variables if key_of(v) not in local], self.root_rank))
         self.broadcast_done = True
 
 
@@ -143,7 +143,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         super().on_epoch_end(epoch, logs)
-        if epoch == self.end_epoch - 1 and self.verbose > 0:
+        if epoch == self.end_epoch - 1 and self.verbose > 0 and basics.rank() == 0:
             rate = float(_K.get_value(self.model.optimizer.learning_rate))
             print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {rate:g}.")
 
@@ -186,12 +186,13 @@ class CommitStateCallback(tf.keras.callbacks.Callback):
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self._left -= 1
         if self._left == 0:
-            self._commit()
+            self.commit()
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._commit()
+        self.commit()
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
+        """Commits the state now, and counts batches anew."""
         self.state.commit()
         self._left = self.batches_per_commit
 
@@ -210,7 +211,7 @@ class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
         self._is_first = True
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._rest.begin(self.params.get("steps"), self.state.batch if self._is_first else 0)
+        self._rest.begin(self.params.get("steps"), batches_done(self.state) if self._is_first else 0)
         self._is_first = False
 
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
@@ -224,11 +225,20 @@ class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
 
 
 class UpdateEpochStateCallback(tf.keras.callbacks.Callback):
-    """Keeps state.epoch at the number of epochs that are done."""
+    """Keeps state.epoch at the number of epochs that are done, whether fit() is told of those before (initial_epoch=state.epoch),
+    or of how many are left (epochs=24 - state.epoch)."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
+        self._before = 0  # epochs that were done when fit() began
+        self._first: Optional[int] = None  # fit's number of its first epoch
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._before, self._first = self.state.epoch, None
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._first = epoch if self._first is None else self._first
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.state.epoch = epoch + 1
+        self.state.epoch = self._before + epoch - (self._first or 0) + 1

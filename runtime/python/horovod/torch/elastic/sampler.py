@@ -83,6 +83,11 @@ class ElasticSampler(torch.utils.data.Sampler):
         now = self._division().processed(len(self.remaining_indices))
         return len(self.dataset) - len(self.remaining_indices) + now
 
+    @processed_num.setter
+    def processed_num(self, count: int) -> None:
+        """So many of the epoch's samples, in its order, are processed."""
+        self.load_state_dict({"epoch": self.epoch, "processed_num": count})
+
     def set_epoch(self, epoch: int) -> None:
         """Begins an epoch, of which no sample was seen yet."""
         self.epoch = epoch

@@ -213,7 +213,7 @@ class TorchState(ObjectState):
     saved, restored and synchronised by their state_dict, in place; everything else as an object.
 
     Args:
-        rng: also restores this rank's random numbers, so that what is done again after a failure is done with the same
+        rng: True also restores this rank's random numbers, so that what is done again after a failure is done with the same
             ones.
     """
 
@@ -221,11 +221,13 @@ class TorchState(ObjectState):
         self,
         model: Optional[torch.nn.Module] = None,
         optimizer: Optional[torch.optim.Optimizer] = None,
-        rng: bool = False,
+        rng: Any = False,
         **kwargs: Any,
     ) -> None:
-        if rng:
+        if rng is True:
             kwargs["rng"] = RandomStates()
+        elif rng is not False:  # a value of the script's own
+            kwargs["rng"] = rng
         everything: Dict[str, Any] = {"model": model, "optimizer": optimizer, **kwargs}
         handlers: Dict[str, StateHandler] = {}
         plain: Dict[str, Any] = {}
@@ -260,11 +262,20 @@ class TorchState(ObjectState):
         """
         handlers = list(self._handlers.values())
         # A handler of the script's own may know nothing of process sets.
-        among_all = not all("process_set" in inspect.signature(handler.sync).parameters for handler in handlers)
+        takes = [list(inspect.signature(handler.sync).parameters) for handler in handlers]
+        among_all = not all("process_set" in names for names in takes)
 
         def send(root: int, process_set: ProcessSet) -> None:
-            for handler in handlers:
-                handler.sync(root, *(() if among_all else (process_set,)))
+            for handler, names in zip(handlers, takes):
+                if names:
+                    handler.sync(root, *(() if among_all else (process_set,)))
+                elif root == 0:  # as Horovod calls it
+                    handler.sync()
+                else:
+                    raise RuntimeError(
+                        f"{type(handler).__name__}.sync() takes no root, and it is rank {root} that has the newest state; give it the "
+                        "parameter root: sync(self, root)"
+                    )
             self._share_objects(root, lambda values: broadcast_object(values, root, process_set=process_set))
 
         self._share(send, among_all)
