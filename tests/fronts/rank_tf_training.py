@@ -474,6 +474,14 @@ def case_after_a_failure_the_first_epoch_has_only_the_batches_that_are_left():
     assert counts == [ROWS // BATCH - 5, ROWS // BATCH] and done[:3] == [6, 7, 8] and state.batch == 0, (counts, done)
 
 
+def case_keras_functions_give_tensors_in_a_function():
+    @tf.function
+    def total(value):
+        return hvd_keras.allreduce(value, op=hvd.Sum) + 1.0
+
+    assert float(total(tf.constant(1.0 + RANK))) == SIZE * (SIZE + 1) / 2 + 1
+
+
 def case_elastic_states():
     variable = tf.Variable(float(RANK))
     state = hvd.elastic.TensorFlowState([variable], batch=RANK)

@@ -225,6 +225,8 @@ def test_a_distributed_optimizer_tells_what_it_was_asked_for():
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.1), op=hvd.Average, gradient_predivide_factor=2.0)
     assert (optimizer.op, optimizer.gradient_predivide_factor, optimizer.sparse_as_dense) == (hvd.Average, 2.0, False)
     assert optimizer.process_set.process_set_id == 0
+    optimizer.op = "mine"
+    assert optimizer.op == "mine" and not hasattr(optimizer, "nothing")
     optimizer.backward_passes_per_step = 3
     assert optimizer.backward_passes_per_step == 3
     hvd.shutdown()

@@ -1,6 +1,8 @@
 """KerasEstimator: what callbacks do in a fit. The data is Parquet that pyarrow writes, so Spark is not started."""
 
+import functools
 import importlib.util
+import inspect
 import os
 
 import numpy
@@ -13,6 +15,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
 import horovod.keras as hvd  # noqa: E402
 from horovod.spark.common.backend import LocalBackend  # noqa: E402
+from horovod.spark.common.store import LocalStore  # noqa: E402
 from horovod.spark.keras import KerasEstimator, train  # noqa: E402
 
 
@@ -84,6 +87,18 @@ def test_a_checkpoint_callbacks_file_is_in_the_runs_folder_and_so_is_the_model(t
     numpy.testing.assert_allclose(left.get_weights()[0], model.getModel().get_weights()[0])
 
 
+def test_a_checkpoint_callback_keeps_its_place_where_the_store_keeps_no_runs(tmp_path):
+    store = LocalStore(store_of(tmp_path).prefix_path, save_runs=False)
+    fitted(store, checkpoint_callback=keras.callbacks.ModelCheckpoint(str(tmp_path / "mine.keras")))
+    assert (tmp_path / "mine.keras").exists() and not list((tmp_path / "store/runs").glob("*/*"))
+
+
+def test_a_model_that_keras_cannot_write_is_trained_all_the_same(tmp_path):
+    loss = functools.partial(keras.losses.sparse_categorical_crossentropy, from_logits=True)
+    with pytest.warns(UserWarning, match="the model is not left in the run's folder of the store: TypeError"):
+        assert len(fitted(store_of(tmp_path), loss=loss).getHistory()["loss"]) == 2
+
+
 @pytest.mark.parametrize("told, seen", [("4,5,6", "5"), ("7", "7"), (None, None), ("", "")])
 def test_a_process_sees_the_gpu_of_its_local_rank(monkeypatch, told, seen):
     monkeypatch.setenv("HVD_LOCAL_RANK", "4")
@@ -121,6 +136,10 @@ def test_all_processes_end_where_one_has_a_loss_that_is_no_number(tmp_path):
             (tmp_path / f"last.{hvd.rank()}").write_text(str(self.last))
 
     fitted(store_of(tmp_path), backend=LocalBackend(2), callbacks=[keras.callbacks.TerminateOnNaN(), Spoils()])
+    if "raise_error" in inspect.signature(keras.callbacks.TerminateOnNaN).parameters:
+        raises = keras.callbacks.TerminateOnNaN(raise_error=True)
+        with pytest.raises(RuntimeError, match="Batch 2: invalid loss on one process at least"):
+            fitted(store_of(tmp_path / "other"), backend=LocalBackend(2), callbacks=[raises, Spoils()])
     assert [(tmp_path / f"last.{rank}").read_text() for rank in range(2)] == ["2", "2"]
 
 

@@ -144,6 +144,13 @@ def test_what_a_transformation_makes_of_a_row_reaches_the_module(tmp_path):
     assert len(model.getHistory()) == 1
 
 
+def test_what_a_profiler_writes_is_in_the_runs_folder(tmp_path):
+    store = store_of(tmp_path)
+    fitted(store, make_module(lambda module, loss, number: loss), run_id="run", profiler="advanced")
+    files = os.listdir(tmp_path / "store/runs/run/logs")
+    assert [name for name in files if name.startswith("fit-profile")], files
+
+
 def test_without_a_logger_tensorboards_files_are_in_the_runs_folder(tmp_path):
     pytest.importorskip("tensorboard", reason="tensorboard is not installed here")
     store = store_of(tmp_path, validation=8)

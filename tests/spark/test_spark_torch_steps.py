@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed here")
 from pyspark.ml.param import Param, Params  # noqa: E402
 
 from horovod.spark.common.datamodule import pandas_transform  # noqa: E402
-from horovod.spark.torch import TorchEstimator, TorchModel  # noqa: E402
+from horovod.spark.torch import TorchEstimator, TorchModel, train  # noqa: E402
 from horovod.spark.torch.batches import match_of  # noqa: E402
 from horovod.spark.torch.losses import total_loss  # noqa: E402
 
@@ -50,6 +50,20 @@ def test_a_step_of_the_programs_own_gets_what_it_takes(tmp_path, arguments):
     told(store_of(tmp_path), train_minibatch_fn=of_nine if arguments == 9 else of_seven, epochs=1).fit_on_parquet()
     seen = [str((1, number)) for number in range(8)] if arguments == 9 else ["()"] * 8
     assert heard.read_text().splitlines() == seen
+
+
+def test_only_a_step_that_needs_nine_arguments_gets_nine():
+    def decorated(*arguments):
+        return len(arguments)
+
+    def with_defaults(model, optimizer, transform_outputs, loss_fn, inputs, labels, weights, clip=1.0, scale=2.0):
+        return clip, scale
+
+    def with_names(model, optimizer, transform_outputs, loss_fn, inputs, labels, weights, backward_passes_per_step=1, batch_idx=0):
+        return backward_passes_per_step, batch_idx
+
+    calls = [train._of_seven(one, 4)(3, *range(7)) for one in (decorated, with_defaults, with_names)]
+    assert calls == [7, (1.0, 2.0), (4, 3)]
 
 
 def test_more_steps_than_the_data_has_are_done_with_further_orders_of_it(tmp_path):
@@ -144,6 +158,20 @@ def test_a_subclass_has_parameters_a_backend_and_a_model_of_its_own(tmp_path):
     assert type(model) is Mine and model.getLabelColumns() == ["resnet"]
     with pytest.raises(TypeError, match="no parameter 'backbones'; did you mean"):
         Vision(backbones="x", label_col="y")
+
+
+def test_a_data_module_of_another_kind_is_refused_before_anything_is_started(tmp_path):
+    class OfLightning:
+        def train_dataloader(self):
+            return []
+
+    class OfHorovod:
+        def train_data(self):
+            return iter(())
+
+    for module in (OfLightning, OfHorovod):
+        with pytest.raises(ValueError, match=f"data_module={module.__name__}: a class is needed"):
+            told(store_of(tmp_path / module.__name__), data_module=module).fit_on_parquet()
 
 
 def test_a_run_leaves_a_checkpoint_that_torch_reads(tmp_path):

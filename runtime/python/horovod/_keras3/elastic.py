@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional
 import keras
 
 from horovod.common import _arrays, _coverage, basics
-from horovod.common._epoch_rest import EpochRest, batches_done
+from horovod.common._epoch_rest import EpochRest, batches_done, note_batches
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.process_sets import ProcessSet
 from horovod._keras3 import _backend
@@ -123,13 +123,13 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):
         self._is_first = False
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.state.batch = self._rest.done(batch)
+        note_batches(self.state, self._rest.done(batch))
         if self._rest.is_through(self.state.batch):
             self._rest.stop(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self._rest.end(self.model)
-        self.state.batch = 0
+        note_batches(self.state, 0)
 
 
 class UpdateEpochStateCallback(keras.callbacks.Callback):

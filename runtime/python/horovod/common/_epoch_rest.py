@@ -41,5 +41,12 @@ class EpochRest:
 def batches_done(state: Any) -> int:
     """Returns how many batches of the epoch were done before fit(). Scripts make a state with `batch=100`, as Horovod's
     manual does, before any was."""
-    is_as_given = getattr(state, "is_as_given", None)
-    return 0 if is_as_given is not None and is_as_given("batch") else state.batch
+    is_counted = getattr(state, "is_counted", None)
+    return state.batch if is_counted is None or is_counted("batch") else 0
+
+
+def note_batches(state: Any, count: int) -> None:
+    """So many batches of the epoch are done."""
+    state.batch = count
+    if hasattr(state, "note_counted"):
+        state.note_counted("batch")

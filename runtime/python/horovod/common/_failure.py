@@ -71,7 +71,7 @@ def tell(error: BaseException, trace: Any) -> None:
     """Reports an exception that ends the program."""
     global _told
     _told = error
-    _tell(_lib.FAILURE_FOLLOWS if _follows(error) else _lib.FAILURE_ENDS, error, trace)
+    _tell(_lib.FAILURE_FOLLOWS if follows(error) else _lib.FAILURE_ENDS, error, trace)
 
 
 def tell_last() -> None:
@@ -79,7 +79,7 @@ def tell_last() -> None:
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if isinstance(error, BaseException) and error is not _told:
         # It is not certain that this ended the program: interactive shells and test runners set it too.
-        _tell(_lib.FAILURE_FOLLOWS if _follows(error) else _lib.FAILURE_NOTICED, error, error.__traceback__)
+        _tell(_lib.FAILURE_FOLLOWS if follows(error) else _lib.FAILURE_NOTICED, error, error.__traceback__)
 
 
 def note_leaving() -> None:
@@ -120,7 +120,7 @@ def is_of_job(error: BaseException) -> bool:
     return any(_status_of(each) is not None for each in _chain(error))
 
 
-def _follows(error: BaseException) -> bool:
+def follows(error: BaseException) -> bool:
     """Returns whether another rank's end caused it: it was raised as such, or while such an exception was handled."""
     return any(_status_of(each) in (_lib.LOST_PEER, _lib.UNREACHABLE) for each in _chain(error))
 

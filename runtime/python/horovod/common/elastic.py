@@ -9,7 +9,7 @@ import functools
 import queue
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -256,12 +256,19 @@ class ObjectState(State):
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
         super().__init__(bcast_object, get_rank)
         self._saved_state: Dict[str, Any] = dict(kwargs)
-        self._given: Dict[str, Any] = dict(kwargs)
+        # What attributes began with, of which nothing that was counted in training has been saved.
+        self._uncounted: Dict[str, Any] = dict(kwargs)
+        self._counted: Set[str] = set()
         self._set_attrs()
 
-    def is_as_given(self, name: str) -> bool:
-        """Returns whether an attribute has the value of the constructor's argument."""
-        return name in self._given and bool(getattr(self, name) == self._given[name])
+    def is_counted(self, name: str) -> bool:
+        """Returns whether an attribute holds what was counted in training, and not what the script has begun with. The same
+        on all ranks after sync()."""
+        return name not in self._uncounted or bool(getattr(self, name) != self._uncounted[name])
+
+    def note_counted(self, name: str) -> None:
+        """An attribute holds from now on what is counted, unless the state is restored to what it was before."""
+        self._counted.add(name)
 
     if TYPE_CHECKING:  # the attributes are the keyword arguments, of any type
 
@@ -270,24 +277,31 @@ class ObjectState(State):
         def __setattr__(self, name: str, value: Any) -> None: ...
 
     def save(self) -> None:
+        self._uncounted = self._still_uncounted()
         self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
 
     def restore(self) -> None:
+        self._counted = set()
         self._set_attrs()
 
     def sync(self) -> None:
         if self._saved_state:
             self.save()
-            self._saved_state = self._bcast_object(self._saved_state)
+            self._saved_state, self._uncounted = self._bcast_object((self._saved_state, self._uncounted))
             self._set_attrs()
 
     def _share_objects(self, root: int, broadcast: Callable[[Any], Any]) -> None:
         """Takes over the root's attributes, without saving them."""
         if self._saved_state:
-            values = broadcast({name: getattr(self, name) for name in self._saved_state})
+            own = {name: getattr(self, name) for name in self._saved_state}
+            values, uncounted = broadcast((own, self._still_uncounted()))
             if rank() != root:
+                self._uncounted, self._counted = uncounted, set()
                 for name, value in values.items():
                     setattr(self, name, value)
+
+    def _still_uncounted(self) -> Dict[str, Any]:
+        return {name: value for name, value in self._uncounted.items() if name not in self._counted}
 
     def _set_attrs(self) -> None:
         for name, value in self._saved_state.items():

@@ -257,7 +257,7 @@ def run_arguments(arguments: Any, elastic: bool) -> Optional[List[Any]]:
 
 def _elastic_results(replies: List[bytes], least: int, code: int, last_words: str) -> List[Any]:
     if code:
-        results_of("horovod.run", [*replies, None], code, last_words)  # raises
+        results_of("horovod.run", [*replies, None], code, last_words, has_all=False)  # raises
     # What failed on the way has been done without, or again.
     answers = sorted((pickle.loads(reply) for reply in replies), key=lambda answer: answer["rank"])
     results = [answer["result"] for answer in answers if "result" in answer][:least]
@@ -266,14 +266,16 @@ def _elastic_results(replies: List[bytes], least: int, code: int, last_words: st
     return [pickle.loads(result) for result in results]
 
 
-def results_of(who: str, replies: List[Optional[bytes]], code: int, last_words: str) -> List[Any]:
+def results_of(
+    who: str, replies: List[Optional[bytes]], code: int, last_words: str, has_all: bool = True
+) -> List[Any]:
     """Returns what the ranks' functions returned. Otherwise raises what one raised first, or RuntimeError with hvdrun's
-    report."""
+    report. `has_all`: there is an item for each rank, None where it has left nothing."""
     answers = [None if reply is None else pickle.loads(reply) for reply in replies]
     failures = [answer for answer in answers if answer is not None and "error" in answer]
     missing = [rank for rank, answer in enumerate(answers) if answer is None]
     # Where all of them follow another rank, and one has left nothing, as when it was killed, the report names the cause.
-    if failures and not (code and missing and all(failure["is_internal"] for failure in failures)):
+    if failures and not (has_all and code and missing and all(failure["follows"] for failure in failures)):
         raise_first_failure(failures, last_words)
     if code or missing:
         gone = f"ranks {missing} left no result: each ended with code 0 before its function returned, as os._exit(0) does"
@@ -293,4 +295,5 @@ def describe_failure(error: BaseException, rank: int, when: float, traceback_tex
     return {
         "error": pickled, "text": f"{type(error).__name__}: {error}", "traceback": traceback_text, "rank": rank,
         "host": os.uname().nodename, "time": when, "is_internal": _failure.is_of_job(error),
+        "follows": _failure.follows(error),
     }  # fmt: skip

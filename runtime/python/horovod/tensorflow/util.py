@@ -30,8 +30,9 @@ def variable_of(variable: Any) -> Any:
 
 
 def evaluated(result: Any) -> Any:
-    """What an operation of a Keras function gives: in a graph of TensorFlow 1 the value that Keras' session computes."""
-    if result is None or _executing_eagerly():
+    """What an operation of a Keras function gives: in a graph of TensorFlow 1 the value that Keras' session computes. In a
+    tf.function it stays a tensor."""
+    if result is None or tf.compat.v1.executing_eagerly_outside_functions():
         return result
     return tf.compat.v1.keras.backend.get_session().run(result)
 

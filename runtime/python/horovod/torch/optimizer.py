@@ -43,6 +43,10 @@ def _count_anew() -> None:
 basics.when_left.append(_count_anew)
 
 
+# Attributes of Horovod's class, by their names in Settings.
+_TOLD = {"gradient_predivide_factor": "postscale", "op": "op", "process_set": "process_set", "sparse_as_dense": "sparse_as_dense"}
+
+
 class _DistributedOptimizer(NamedMixin):
     """_DistributedOptimizer precedes the wrapped optimizer's class among the bases of the class that DistributedOptimizer
     makes. It has Horovod's name because programs say `isinstance` with it, or name it in annotations."""
@@ -197,25 +201,13 @@ class _DistributedOptimizer(NamedMixin):
     def backward_passes_per_step(self, passes: int) -> None:
         self.set_backward_passes_per_step(passes)
 
-    @property
-    def op(self) -> int:
-        """Returns how gradients are reduced."""
-        return self._hvd_settings.op
-
-    @property
-    def gradient_predivide_factor(self) -> float:
-        """Returns the part of the averaging that is done before the sum."""
-        return self._hvd_settings.postscale
-
-    @property
-    def sparse_as_dense(self) -> bool:
-        """Returns whether sparse gradients are reduced as dense ones."""
-        return self._hvd_settings.sparse_as_dense
-
-    @property
-    def process_set(self) -> ProcessSet:
-        """Returns the ranks that train together."""
-        return self._hvd_settings.process_set
+    def __getattr__(self, name: str) -> Any:
+        """Returns what DistributedOptimizer was asked for, under Horovod's names, where the wrapped optimizer has no such
+        attribute of its own."""
+        settings = self.__dict__.get("_hvd_settings")
+        if settings is None or name not in _TOLD:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(settings, _TOLD[name])
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes how many backward passes are summed locally before the reduction."""

@@ -29,13 +29,22 @@ class Checkpoints:
     def _marker(self) -> Dict[str, Any]:
         path = self._marker_path()
         if not self._store.exists(path):
-            return {}
+            return self._old_marker()
         try:
             return dict(json.loads(self._store.read(path)))
         except ValueError as error:
             raise ValueError(
                 f"{path} is no marker of checkpoints: {error}; remove it, or choose another run_id"
             ) from error
+
+    def _old_marker(self) -> Dict[str, Any]:
+        """Runs of earlier releases have it where the model of a run that has ended is now."""
+        path = self._path(self._name)
+        try:
+            marker = json.loads(self._store.read(path)) if self._store.exists(path) else {}
+        except ValueError:
+            return {}
+        return marker if isinstance(marker, dict) and "latest" in marker else {}
 
     def exists(self) -> bool:
         return bool(self._marker())

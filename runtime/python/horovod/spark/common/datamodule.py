@@ -115,7 +115,8 @@ class ArrowDataModule(DataModule):
     @property
     def train_steps(self) -> int:
         """Of an epoch."""
-        return self.steps_per_epoch_train or self._opened(self._train).steps_per_epoch
+        reader = self._opened(self._train)
+        return self.steps_per_epoch_train or reader.steps_per_epoch
 
     @property
     def val_steps(self) -> int:

@@ -1,6 +1,7 @@
 """What the estimators of all frameworks do alike: check what they were told, make the data ready, run, and give a model."""
 
 import hashlib
+import inspect
 import secrets
 import time
 import uuid
@@ -141,6 +142,7 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, not {value}")
         check_validation(self.getValidation())
+        check_data_module(self.getDataModule())
         for name, words in (("cache", ("auto", "always", "never")), ("return_model", ("best", "last"))):
             if self.getOrDefault(name) not in words:
                 raise ValueError(f"{name} must be one of {', '.join(words)}, not {self.getOrDefault(name)!r}")
@@ -175,12 +177,18 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             has_best = data.validation is not None and self.getReturnModel() == "best"
             model = self._made_model(plan, "best" if has_best else "latest", history, metadata)
             if store.saving_runs():
-                content, ending = self._published(model, self._checkpoints(run_id).load("best" if has_best else "latest"))
-                self._checkpoints(run_id).publish(content, ending)
+                self._publish(model, self._checkpoints(run_id), "best" if has_best else "latest")
             return model
         finally:
             if not store.saving_runs():
                 store.remove(store.get_run_path(run_id))
+
+    def _publish(self, model: HorovodModel, checkpoints: Checkpoints, which: str) -> None:
+        """Leaves the model in the run's folder. The fit has succeeded without that, too."""
+        try:
+            checkpoints.publish(*self._published(model, checkpoints.load(which)))
+        except Exception as error:  # of the store, or of a framework that cannot write this model
+            warnings.warn(f"the model is not left in the run's folder of the store: {type(error).__name__}: {error}")
 
     def _common(self, data: Any, run_id: str) -> Dict[str, Any]:
         labels, weight = self.getLabelCols(), self.getSampleWeightCol()
@@ -254,6 +262,20 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
                     raise
                 if self.getVerbose():
                     print(f"processes were lost, and the run is continued from its last checkpoint: {error}")
+
+
+def check_data_module(module: Any) -> None:
+    """ValueError unless it is None or a class whose epochs a run can take up again at any step."""
+    if module is None:
+        return
+    try:
+        inspect.signature(module.train_data).bind(None, 0, 0)  # self, epoch, step
+    except (AttributeError, TypeError, ValueError):
+        name = getattr(module, "__name__", repr(module))
+        raise ValueError(
+            f"data_module={name}: a class is needed whose train_data(epoch, step) gives the batches of an epoch from a step on, and "
+            "whose val_data() gives those of validation: see help(horovod.spark.common.datamodule.DataModule)"
+        ) from None
 
 
 def check_validation(validation: Any) -> None:

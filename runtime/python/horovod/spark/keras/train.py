@@ -143,7 +143,8 @@ def _agreed(callback: Any) -> Any:
 
     from horovod.spark.keras.callbacks import TerminateOnAnyNaN
 
-    return TerminateOnAnyNaN() if isinstance(callback, keras.callbacks.TerminateOnNaN) else callback
+    is_one = type(callback) is keras.callbacks.TerminateOnNaN  # a class of the program's own may do something else
+    return TerminateOnAnyNaN(getattr(callback, "raise_error", False)) if is_one else callback
 
 
 class _Fit:
@@ -263,7 +264,9 @@ class _Fit:
         import keras
 
         callback = self._plan.checkpoint_callback
-        if self._hvd.rank() != 0 or not isinstance(callback, keras.callbacks.ModelCheckpoint):
+        is_one = isinstance(callback, keras.callbacks.ModelCheckpoint)
+        has_place = is_one and callback.filepath and not self._store.saving_runs()
+        if self._hvd.rank() != 0 or not is_one or has_place:
             yield
             return
         ending = ".weights.h5" if callback.save_weights_only else ".keras"

@@ -114,18 +114,18 @@ class _Fit:
         package = importlib.import_module(package_of(plan.model))
         _tell_rank(package)
         with contextlib.ExitStack() as stack:
-            logger = self._own_logger(package, stack) if plan.logger is None else plan.logger
+            if hvd.rank() == 0 and self._store.saving_runs():
+                self.logs = stack.enter_context(RunFolder(self._store, plan.run_id, self._store.get_logs_subdir()))
+            logger = self._own_logger(package) if plan.logger is None else plan.logger
             self._place_checkpoints(package, stack)
             self._train(package, logger)
         return self.history if hvd.rank() == 0 else None
 
-    def _own_logger(self, package: Any, stack: contextlib.ExitStack) -> Any:
+    def _own_logger(self, package: Any) -> Any:
         """TensorBoard's, which writes into the run's folder of the store; False where there is no such folder or TensorBoard."""
         has_writer = any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX"))
-        if not hvd.broadcast_object(self._store.saving_runs() and has_writer, 0):
+        if not all(hvd.allgather_object(self._store.saving_runs() and has_writer)):
             return False
-        if hvd.rank() == 0:
-            self.logs = stack.enter_context(RunFolder(self._store, self.plan.run_id, self._store.get_logs_subdir()))
         # All ranks have one, since Lightning asks all of them where it writes. Only that of rank 0 does.
         folder = self.logs.path if self.logs is not None else ""
         loggers = importlib.import_module(f"{package.__name__}.loggers")
@@ -148,6 +148,9 @@ class _Fit:
         recorder = _recorder(package, self)
         # It comes first, so that what the user's callbacks do when an epoch begins is not of the epoch before.
         trainer = self._trainer(package, [recorder, *plan.callbacks], logger)
+        if self.logs is not None and plan.profiler not in (None, "simple") and trainer.profiler.dirpath is None:
+            # Without a place some of Lightning's profilers write nothing.
+            trainer.profiler.dirpath, trainer.profiler.filename = self.logs.path, trainer.profiler.filename or "profile"
         steps, val_steps = (getattr(self._data, name, None) for name in ("train_steps", "val_steps"))
         loaders = {"train_dataloaders": _loader(lambda: self._training(trainer.current_epoch), steps)}
         if plan.data.validation is not None:
@@ -216,11 +219,13 @@ class _Fit:
 
 
 def _score(package: Any, callbacks: Sequence[Any], metrics: Dict[str, float]) -> Optional[float]:
-    """By what an epoch is the best, as the first ModelCheckpoint with a `monitor` has it: the lower, the better; None: it cannot
-    be."""
-    judges = [callback for callback in callbacks if isinstance(callback, package.callbacks.ModelCheckpoint) and callback.monitor]
-    value = metrics.get(judges[0].monitor if judges else "val_loss")
-    return -value if value is not None and judges and judges[0].mode == "max" else value
+    """By what an epoch is the best, as the first ModelCheckpoint has it whose `monitor` is a metric: the lower, the better;
+    None: it cannot be."""
+    for callback in callbacks:
+        if isinstance(callback, package.callbacks.ModelCheckpoint) and callback.monitor in metrics:
+            value = metrics[callback.monitor]
+            return -value if callback.mode == "max" else value
+    return metrics.get("val_loss")
 
 
 def _loader(batches: Callable[[], Iterator[Dict[str, torch.Tensor]]], count: Optional[int]) -> Any:

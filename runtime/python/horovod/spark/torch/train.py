@@ -57,11 +57,9 @@ def device_of(plan: Plan) -> torch.device:
 
 def _of_seven(function: Callable[..., Any], backward_passes: int) -> Callable[..., Any]:
     """A train_minibatch_fn, called with the step's number before its arguments. Since Horovod 0.26 it gets two more."""
-    try:
-        inspect.signature(function).bind(*range(9))
-        takes_nine = True
-    except (TypeError, ValueError):
-        takes_nine = False
+    told = inspect.signature(function).parameters
+    needed = [name for name, one in told.items() if one.default is one.empty and one.kind <= one.POSITIONAL_OR_KEYWORD]
+    takes_nine = len(needed) == 9 or {"backward_passes_per_step", "batch_idx"} <= set(told)
 
     def call(step: int, *arguments: Any) -> Any:
         return function(*arguments, *((backward_passes, step) if takes_nine else ()))

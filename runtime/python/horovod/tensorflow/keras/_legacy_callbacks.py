@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from horovod.common import _arrays, _coverage, _lib, basics
-from horovod.common._epoch_rest import EpochRest, batches_done
+from horovod.common._epoch_rest import EpochRest, batches_done, note_batches
 from horovod.tensorflow.elastic import TensorFlowKerasState
 from horovod.tensorflow.functions import broadcast_variables
 from horovod.tensorflow.util import evaluated, key_of
@@ -215,13 +215,13 @@ class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
         self._is_first = False
 
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.state.batch = self._rest.done(batch)
+        note_batches(self.state, self._rest.done(batch))
         if self._rest.is_through(self.state.batch):
             self._rest.stop(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self._rest.end(self.model)
-        self.state.batch = 0
+        note_batches(self.state, 0)
 
 
 class UpdateEpochStateCallback(tf.keras.callbacks.Callback):
