@@ -150,6 +150,7 @@ def test_a_schedule_of_horovods_counts_from_the_rate_of_all_processes_also_in_a_
     def callback():
         return hvd.callbacks.LearningRateScheduleCallback(initial, multiplier=0.5)
 
+    backend = Here() if initial is None else LocalBackend(2)
     for epochs, rate in ((2, 0.05), (3, 0.025)):
-        model = fitted(store, run_id="run", epochs=epochs, backend=LocalBackend(2), callbacks=[callback()])
+        model = fitted(store, run_id="run", epochs=epochs, backend=backend, callbacks=[callback()])
         assert float(model.getModel().optimizer.learning_rate) == pytest.approx(rate)
