@@ -182,3 +182,13 @@ def test_a_run_leaves_a_checkpoint_that_torch_reads(tmp_path):
     torch.testing.assert_close(left["model"]["weight"], model.getModel().state_dict()["weight"])
     assert left["optimizer"]["param_groups"][0]["lr"] == 0.1
     assert len(told(store, run_id="run", epochs=3).fit_on_parquet().getHistory()) == 3
+
+
+def test_a_run_of_an_earlier_release_is_continued(tmp_path):
+    store = store_of(tmp_path)
+    told(store, run_id="run").fit_on_parquet()
+    run = tmp_path / "store/runs/run"
+    (run / "checkpoint.json").rename(run / "checkpoint")  # where the marker was
+    history = told(store, run_id="run", epochs=3).fit_on_parquet().getHistory()
+    assert [entry["epoch"] for entry in history] == [0, 1, 2]
+    assert (run / "checkpoint.json").exists() and b"model" in (run / "checkpoint").read_bytes()
