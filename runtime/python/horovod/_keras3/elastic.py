@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional
 import keras
 
 from horovod.common import _arrays, _coverage, basics
-from horovod.common._epoch_rest import EpochRest, batches_done, note_batches
+from horovod.common._epoch_rest import EpochCount, EpochRest, batches_done, note_batches
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.process_sets import ProcessSet
 from horovod._keras3 import _backend
@@ -133,23 +133,21 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):
 
 
 class UpdateEpochStateCallback(keras.callbacks.Callback):
-    """Keeps state.epoch at the number of epochs that are done, whether fit() is told of those before (initial_epoch=state.epoch),
-    or of how many are left (epochs=24 - state.epoch)."""
+    """Keeps state.epoch at the number of epochs that are done (EpochCount)."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
-        self._before = 0  # epochs that were done when fit() began
-        self._first: Optional[int] = None  # fit's number of its first epoch
+        self._count = EpochCount(state)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._before, self._first = self.state.epoch, None
+        self._count.begin_fit()
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._first = epoch if self._first is None else self._first
+        self._count.begin(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.state.epoch = self._before + epoch - (self._first or 0) + 1
+        self._count.end(epoch)
 
 
 def reset() -> None:

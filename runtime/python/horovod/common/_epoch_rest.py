@@ -50,3 +50,24 @@ def note_batches(state: Any, count: int) -> None:
     state.batch = count
     if hasattr(state, "note_counted"):
         state.note_counted("batch")
+
+
+class EpochCount:
+    """Keeps state.epoch at the number of epochs that are done, whether fit() is told of those before
+    (initial_epoch=state.epoch), or of how many are left (epochs=24 - state.epoch)."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._before = 0  # epochs that were done when fit() began
+        self._first: Optional[int] = None  # fit's number of its first epoch
+
+    def begin_fit(self) -> None:
+        self._before, self._first = self._state.epoch, None
+
+    def begin(self, epoch: int) -> None:
+        """An epoch begins; by fit's number."""
+        self._first = epoch if self._first is None else self._first
+
+    def end(self, epoch: int) -> None:
+        """An epoch has ended; by fit's number."""
+        self._state.epoch = self._before + epoch - (self._first or 0) + 1

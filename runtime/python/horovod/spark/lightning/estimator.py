@@ -3,13 +3,12 @@
 import copy
 from typing import Any, Dict, Tuple
 
-from horovod.spark.common.estimator import HorovodEstimator
 from horovod.spark.common.params import EstimatorParams as EstimatorParams  # programs import it from here
 from horovod.spark.common.params import Parameter, described
 from horovod.spark.common.serialization import packed_parameter as _torch_param_serialize  # noqa: F401
 from horovod.spark.lightning import train
 from horovod.spark.torch import trial
-from horovod.spark.torch.estimator import opened
+from horovod.spark.torch.checkpointed import CheckpointedEstimator, opened
 from horovod.spark.torch.model import TorchModel as _TorchModel
 
 __all__ = ["EstimatorParams", "TorchEstimator", "TorchModel"]
@@ -42,7 +41,7 @@ class TorchModel(_TorchModel):
 
 
 @described(_LIGHTNING)
-class TorchEstimator(HorovodEstimator):
+class TorchEstimator(CheckpointedEstimator):
     """Trains a LightningModule on the rows of a DataFrame, on several processes; fit() gives a TorchModel.
 
     training_step() and validation_step() get a dict with a tensor for each feature, label and weight column. The
@@ -96,27 +95,8 @@ class TorchEstimator(HorovodEstimator):
     def _try(self, plan: train.Plan) -> None:
         plan.casts = trial.casts_of_features(plan)
 
-    def _load_checkpoint(self, run_id: str) -> Any:
-        return opened(self._checkpoints(run_id).load())
-
-    def _facts_of(self, checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-        return checkpoint
-
-    def _made_model(self, plan: train.Plan, which: str, history: Any, metadata: Dict[str, Any]) -> TorchModel:
-        state = opened(self._checkpoints(plan.run_id).load(which))
-        plan.model.cpu().load_state_dict(state["model"])
-        told = self._get_model_kwargs(plan.model.eval(), history, None, plan.run_id, metadata)
-        model = self.get_model_class()(**told)
-        return model._set(_casts=plan.casts) if model.hasParam("_casts") else model
-
     def _published(self, model: TorchModel, checkpoint: bytes) -> Tuple[bytes, str]:
         return opened(checkpoint)["lightning"].numpy().tobytes(), ".ckpt"
 
     def get_model_class(self) -> type:
         return TorchModel
-
-    def _get_model_kwargs(self, model: Any, history: Any, optimizer: Any, run_id: str, metadata: Any) -> Dict[str, Any]:
-        return dict(
-            history=history, model=model, optimizer=optimizer, feature_columns=self._features_of(list(metadata)),
-            input_shapes=self.getInputShapes(), label_columns=self.getLabelCols(), run_id=run_id, _metadata=metadata,
-        )  # fmt: skip

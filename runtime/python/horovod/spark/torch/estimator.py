@@ -1,17 +1,16 @@
 """TorchEstimator: trains a PyTorch model on a DataFrame. Its model is in model.py."""
 
 import copy
-import io
 import warnings
 from typing import Any, Dict, List, Optional
 
 import torch
 
-from horovod.spark.common.estimator import HorovodEstimator
 from horovod.spark.common.params import EstimatorParams as EstimatorParams  # programs import it from here
 from horovod.spark.common.params import Parameter, described
 from horovod.spark.common.serialization import packed_parameter as _torch_param_serialize  # noqa: F401
 from horovod.spark.torch import optimizers, train, trial
+from horovod.spark.torch.checkpointed import CheckpointedEstimator
 from horovod.spark.torch.model import TorchModel
 
 __all__ = ["EstimatorParams", "TorchEstimator", "TorchModel"]
@@ -31,7 +30,7 @@ def _listed(value: Any) -> List[Any]:
 
 
 @described(_TORCH)
-class TorchEstimator(HorovodEstimator):
+class TorchEstimator(CheckpointedEstimator):
     """Trains a PyTorch model on the rows of a DataFrame, on several processes; fit() gives a TorchModel."""
 
     _kind = "pytorch"
@@ -98,31 +97,5 @@ class TorchEstimator(HorovodEstimator):
     def _try(self, plan: train.Plan) -> None:
         plan.casts = trial.casts_of(plan)
 
-    def _load_checkpoint(self, run_id: str) -> Optional[Dict[str, Any]]:
-        return opened(self._checkpoints(run_id).load())
-
-    def _facts_of(self, checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-        return checkpoint
-
-    def _made_model(self, plan: train.Plan, which: str, history: Any, metadata: Dict[str, Any]) -> TorchModel:
-        state = opened(self._checkpoints(plan.run_id).load(which))
-        plan.model.cpu().load_state_dict(state["model"])
-        plan.optimizer.load_state_dict(state["optimizer"])
-        told = self._get_model_kwargs(plan.model.eval(), history, plan.optimizer, plan.run_id, metadata)
-        model = self.get_model_class()(**told)
-        return model._set(_casts=plan.casts) if model.hasParam("_casts") else model
-
     def get_model_class(self) -> type:
         return TorchModel
-
-    def _get_model_kwargs(self, model: Any, history: Any, optimizer: Any, run_id: str, metadata: Any) -> Dict[str, Any]:
-        return dict(
-            history=history, model=model, optimizer=optimizer, feature_columns=self._features_of(list(metadata)),
-            input_shapes=self.getInputShapes(), label_columns=self.getLabelCols(), run_id=run_id, _metadata=metadata,
-            loss=self.getLoss(), loss_constructors=self.getLossConstructors(),
-        )  # fmt: skip
-
-
-def opened(content: Optional[bytes]) -> Any:
-    """What a checkpoint holds: tensors and plain values, so that nothing in it is run. None stays None."""
-    return None if content is None else torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
