@@ -171,11 +171,12 @@ hvd::Result<Session> dial(const Dial& call) {
   return Session{std::move(dialed.fd), Fd(), hvd::make_record_filter(dialed.keys)};
 }
 
-// Reads the first line of standard input byte by byte, because the bytes after it belong to other readers.
-hvd::Result<std::string> read_first_line() {
+// Reads standard input up to `end`, which is left out, byte by byte, because the bytes after it belong to other
+// readers.
+hvd::Result<std::string> read_input_until(std::string_view end, std::size_t most) {
   const hvd::Deadline deadline = hvd::Deadline::after(kOrderTime);
-  std::string line;
-  while (line.size() < hvd::launch::kLongestOrder && !line.ends_with('\n')) {
+  std::string text;
+  while (text.size() < most && !text.ends_with(end)) {
     pollfd input{STDIN_FILENO, POLLIN, 0};
     char byte = 0;
     if (::poll(&input, 1, deadline.poll_ms()) == 0 || deadline.has_passed()) {
@@ -186,12 +187,16 @@ hvd::Result<std::string> read_first_line() {
       break;
     }
     if (got > 0) {
-      line += byte;
+      text += byte;
     } else if (errno != EINTR && errno != EAGAIN) {
       return hvd::Error::from_errno("read its standard input");
     }
   }
-  return line.substr(0, line.find('\n'));
+  return text.substr(0, text.find(end));
+}
+
+hvd::Result<std::string> read_first_line() {
+  return read_input_until("\n", hvd::launch::kLongestOrder);
 }
 
 hvd::Result<int> call_at(const std::string& engine, const hvd::launch::CallPlace& place, hvd::Log& log) {
@@ -283,16 +288,26 @@ hvd::Result<int> call(const std::vector<std::string>& words, char** argv, hvd::L
   return call_by_name(words[1], pod, log);
 }
 
+// The file's text stands at standard input, up to an empty line. Later the end of this input means that the task which
+// started the agent is over.
+hvd::Result<hvd::launch::JoinFile> read_given_join_file() {
+  HVD_TRY_ASSIGN(const std::string text, read_input_until("\n\n", hvd::launch::kLongestJoinFile));
+  return hvd::launch::parse_join_file(text + "\n");
+}
+
 // Joins the job of a file, with so many slots; 0: as many as there are GPUs, or one. The file is checked by `hvdrun
-// join`, which becomes this; it may have changed since.
+// join`, which becomes this; it may have changed since. "-": the task of an engine gives its text.
 hvd::Result<int> join(const std::string& path, const std::string& slots, hvd::Log& log) {
-  HVD_TRY_ASSIGN(const hvd::launch::JoinFile file, hvd::launch::read_join_file(path));
+  const bool is_given = path == "-";
+  HVD_TRY_ASSIGN(const hvd::launch::JoinFile file,
+                 is_given ? read_given_join_file() : hvd::launch::read_join_file(path));
   if (file.version != HVD_VERSION) {
     return hvd::Error(hvd::Code::kInvalid,
                       path + " is of hvdrun " + file.version + ", and this is " HVD_VERSION "; both must be the same");
   }
   hvd::launch::AgentOptions options;
   options.joins = true;
+  options.has_leash = is_given;
   options.slots = hvd::parse_number<int>(slots, 0, hvd::launch::kMostJoinSlots).value_or(0);
   options.environment = own_environment();
   if (!hvd::launch::value_in(options.environment, "SLURM_PROCID").empty()) {
@@ -361,6 +376,6 @@ int main(int argc, char** argv) {
     return hvd::bench::run_bench_rank(words);
   }
   std::cerr << "usage: hvdrun-agent serve | call ENGINE STACK ADDRESS... | call kubernetes --key-file FILE HOST:PORT | "
-               "join FILE SLOTS | remove FOLDER...   (started by hvdrun or a manifest; not by hand)\n";
+               "join FILE|- SLOTS | remove FOLDER...   (started by hvdrun or a manifest; not by hand)\n";
   return 2;
 }

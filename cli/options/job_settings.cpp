@@ -352,9 +352,8 @@ Result<void> apply_joining(const Flags& flags, launch::JobSpec& job) {
   if (flags.join_file.empty()) {
     return {};
   }
-  if (job.launcher == launch::LauncherKind::kMpi || job.launcher == launch::LauncherKind::kSpark) {
-    return Error(Code::kInvalid,
-                 "--join-file is not for --launcher mpi and spark, which start the ranks where they like");
+  if (job.launcher == launch::LauncherKind::kMpi) {
+    return Error(Code::kInvalid, "--join-file is not for --launcher mpi, which starts the ranks where it likes");
   }
   job.join_file = flags.join_file;
   job.discovery.most_ranks = flags.max_np.value_or(0);

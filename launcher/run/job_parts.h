@@ -25,8 +25,8 @@ namespace hvd::launch {
 struct JobParts {
   EventLoop& loop;
   const JobSpec& spec;
-  const Placement& placement;  // where the ranks are
-  Placement& agents;           // the node of each session
+  Placement& placement;  // where the ranks are
+  Placement& agents;     // the node of each session
   JobState& state;
   Generations& generations;
   std::vector<std::unique_ptr<NodeSession>>& sessions;

@@ -6,16 +6,15 @@
 #include <utility>
 
 #include "launcher/state/exit_codes.h"
-#include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
 
-JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
-                     JobReporter& reporter, Log& log, ConsoleFds console)
+JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, Placement& placement, Placement& agents,
+                     Transports transports, JobReporter& reporter, Log& log, ConsoleFds console)
     : loop_(loop),
       spec_(spec),
       placement_(placement),
-      agents_(agents_of(spec, placement)),
+      agents_(agents),
       state_(agents_, spec.servers, spec.restart_limit, spec.grace, spec.least_ranks),
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
             // Events always have tags beside them where both streams are one file: without a tag, a rank's line that

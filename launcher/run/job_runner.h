@@ -40,7 +40,8 @@ namespace hvd::launch {
 
 class JobRunner final {
  public:
-  JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
+  // `agents` is agents_of() the placement, and what the reporter counts as nodes. Both get the nodes that join.
+  JobRunner(EventLoop& loop, const JobSpec& spec, Placement& placement, Placement& agents, Transports transports,
             JobReporter& reporter, Log& log, ConsoleFds console = {});
   ~JobRunner();
   JobRunner(const JobRunner&) = delete;
@@ -61,11 +62,10 @@ class JobRunner final {
   void follow(std::function<void(const JobPicture&)> follower) { watch_.follow(std::move(follower)); }
   // Call before run(). `rewrite` replaces lines of the ranks' output on the console.
   void rewrite_output(LogMux::Rewrite rewrite) { logs_.rewrite_with(std::move(rewrite)); }
-  // Call before run(). Hosts of `source` join and leave the running job. `placement` is the one that the runner was
-  // made with, and gets the nodes that join; with it the reporter must be made.
-  void follow_hosts(Placement& placement, HostSource& source) { hosts_.follow(placement, source); }
-  // Call before run(). Machines that call `calls` join the running job; the placement is as for follow_hosts().
-  void take_joiners(Placement& placement, JoinCalls& calls) { hosts_.take_joiners(placement, calls); }
+  // Call before run(). Hosts of `source` join and leave the running job.
+  void follow_hosts(HostSource& source) { hosts_.follow(source); }
+  // Call before run(). Machines that call `calls` join the running job.
+  void take_joiners(JoinCalls& calls) { hosts_.take_joiners(calls); }
   // Runs the job to its end and returns hvdrun's exit code. An error is a fault of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();
@@ -99,9 +99,9 @@ class JobRunner final {
   // constant after construction
   EventLoop& loop_;
   const JobSpec& spec_;
-  const Placement& placement_;
   // loop only
-  Placement agents_;  // one node for each session
+  Placement& placement_;
+  Placement& agents_;  // one node for each session
   JobState state_;
   LogMux logs_;
   Generations generations_;

@@ -359,17 +359,17 @@ void JobStart::act(const StartNode& action) {
     }
   }
   const std::size_t index = static_cast<std::size_t>(action.node);
-  const NodePlan& plan = job_.placement.nodes[index];
+  const NodePlan& plan = job_.agents.nodes[index];
   const auto gpus = gpus_of_job(plan, views.at(action.node).ready.gpus);
   if (!gpus.ok()) {
     fail_later(StartFailedMessage{plan.ranks.front().rank, gpus.error()});
     return;
   }
-  StartMessage start = late_start_message(job_.spec, job_.placement, views, action.node,
+  StartMessage start = late_start_message(job_.spec, job_.agents, views, action.node,
                                           LateStart{job_.id, token_, job_.generations.number()});
   take_place(action.node, start);
   if (late_programs_) {
-    late_programs_(job_.placement, views, action.node, start);
+    late_programs_(job_.agents, views, action.node, start);
   }
   job_.sessions[index]->send(AgentMessage::kStart, start.encode());
   job_.starts[index] = std::move(start);

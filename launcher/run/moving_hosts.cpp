@@ -19,17 +19,15 @@ int most_ranks_of(const JobSpec& spec) {
 
 }  // namespace
 
-void MovingHosts::follow(Placement& placement, HostSource& source) {
+void MovingHosts::follow(HostSource& source) {
   const HostDiscovery& discovery = job_.spec.discovery;
   const HostOffers::Limits limits{most_ranks_of(job_.spec), discovery.cooldown_least, discovery.cooldown_most};
   updates_ = std::make_unique<HostUpdates>(job_.loop, source, job_.spec.hosts, limits, updates_sink());
-  growing_ = &placement;
   job_.state.let_grow();
 }
 
-void MovingHosts::take_joiners(Placement& placement, JoinCalls& calls) {
+void MovingHosts::take_joiners(JoinCalls& calls) {
   calls_ = &calls;
-  growing_ = &placement;
   job_.state.let_grow();
 }
 
@@ -84,7 +82,7 @@ HostUpdates::Sink MovingHosts::updates_sink() {
 std::optional<std::vector<HostedRank>> MovingHosts::hosted_ranks() const {
   std::vector<HostedRank> there;
   for (const int rank : job_.state.ranks_to_keep()) {
-    const NodePlan& node = job_.placement.node_of(rank);
+    const NodePlan& node = job_.agents.node_of(rank);
     const int local_rank = node.ranks[static_cast<std::size_t>(rank - node.ranks.front().rank)].local_rank;
     there.push_back({rank, node.host.name, local_rank, has_joined(node.index)});
   }
@@ -94,7 +92,7 @@ std::optional<std::vector<HostedRank>> MovingHosts::hosted_ranks() const {
 // A node that comes later on the same host has the last word.
 HostUse MovingHosts::use() const {
   HostUse use;
-  for (const NodePlan& node : job_.placement.nodes) {
+  for (const NodePlan& node : job_.agents.nodes) {
     if (has_joined(node.index)) {
       continue;  // it comes and goes by itself
     }
@@ -119,7 +117,7 @@ HostUse MovingHosts::use() const {
 }
 
 int MovingHosts::add_node(const JoiningRanks& ranks) {
-  growing_->add(ranks.host, ranks.first_local, ranks.count);
+  job_.placement.add(ranks.host, ranks.first_local, ranks.count);
   job_.agents.add(ranks.host, ranks.first_local, ranks.count);
   const int node = job_.agents.nodes.back().index;
   job_.apply(NodeJoining{node});

@@ -23,10 +23,9 @@ class MovingHosts {
   MovingHosts(const JobParts& job, SessionSink& sink, std::function<void(int node)> open)
       : job_(job), sink_(sink), open_(std::move(open)) {}
 
-  // Call one of these before the job begins, or both. Hosts of `source`, or machines that call, join and leave. The
-  // placement gets the nodes that join.
-  void follow(Placement& placement, HostSource& source);
-  void take_joiners(Placement& placement, JoinCalls& calls);
+  // Call one of these before the job begins, or both. Hosts of `source`, or machines that call, join and leave.
+  void follow(HostSource& source);
+  void take_joiners(JoinCalls& calls);
   // Machines may call from now on. Who calls before the ranks run waits.
   Result<void> listen();
   // The ranks were started: hosts may join.
@@ -34,7 +33,7 @@ class MovingHosts {
   // The job ends, and takes nobody any more.
   void stop();
 
-  [[nodiscard]] bool may_grow() const { return growing_ != nullptr; }
+  [[nodiscard]] bool may_grow() const { return updates_ != nullptr || calls_ != nullptr; }
   [[nodiscard]] bool has_joined(int node) const { return joined_nodes_.contains(node); }
   // The last words to an agent that has joined, when the job goes on without it or has ended; to others nothing.
   [[nodiscard]] ByeMessage last_words(int node) const;
@@ -73,7 +72,6 @@ class MovingHosts {
   const JobParts& job_;
   SessionSink& sink_;
   const std::function<void(int node)> open_;
-  Placement* growing_ = nullptr;          // null: no host joins
   std::unique_ptr<HostUpdates> updates_;  // null: nobody tells of other hosts than those that the job began with
   JoinCalls* calls_ = nullptr;            // null: nobody may call to join
   std::set<int> joined_nodes_;            // nodes whose agents have called

@@ -321,7 +321,9 @@ StartMessage late_start_message(const JobSpec& spec, const Placement& placement,
   for (const auto& [index, view] : views) {
     NodePlan plan = placement.nodes[static_cast<std::size_t>(index)];
     plan.index = static_cast<int>(there.nodes.size());
-    plan.machine = plan.index;
+    const auto same = std::find_if(there.nodes.begin(), there.nodes.end(),
+                                   [&plan](const NodePlan& other) { return other.host.name == plan.host.name; });
+    plan.machine = same == there.nodes.end() ? plan.index : same->index;
     there.nodes.push_back(std::move(plan));
     views_there.push_back(view);
   }

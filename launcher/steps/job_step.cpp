@@ -83,21 +83,20 @@ Result<int> run_step(const JobStep& step) {
     }
   }
   Placement placement = gang != nullptr ? gang->placement() : step.placement;
-  const Placement agents = agents_of(job, placement);
   // Under an engine each agent has one rank, and the runner counts agents as nodes; so the reporter does too.
+  Placement agents = agents_of(job, placement);
   std::unique_ptr<HostSource> source = step.host_source ? step.host_source(*loop) : nullptr;
   if (source == nullptr && job.fresh.limit == 0) {  // a job that starts anew looks at the hosts between its starts
     source = host_source_of(*loop, job);
   }
-  const Placement& told = source != nullptr || !job.join_file.empty() ? placement : agents;
-  std::unique_ptr<JobReporter> reporter = reporter_of(job, told);
+  std::unique_ptr<JobReporter> reporter = reporter_of(job, agents);
   if (step.records != nullptr && step.records->is_any()) {
     step.records->begin(step.name);
-    reporter =
-        std::make_unique<RecordReporter>(std::move(reporter), *step.records, job, told, std::chrono::system_clock::now);
+    reporter = std::make_unique<RecordReporter>(std::move(reporter), *step.records, job, agents,
+                                                std::chrono::system_clock::now);
   }
   if (step.report_by) {
-    reporter = step.report_by(std::move(reporter), told);
+    reporter = step.report_by(std::move(reporter), agents);
   }
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
   Transport* const calls = gang != nullptr ? &gang->transport() : setup.dial_back.get();
@@ -110,7 +109,7 @@ Result<int> run_step(const JobStep& step) {
   if (!job.join_file.empty()) {
     HVD_TRY_ASSIGN(joins, JoinCalls::listen(*loop, job.join_file, *log));
   }
-  JobRunner owner(*loop, job, placement, transports, *reporter, *log);
+  JobRunner owner(*loop, job, placement, agents, transports, *reporter, *log);
   owner.set_programs(step.programs);
   owner.set_late_programs(step.late_programs);
   owner.rewrite_output(step.rewrite);
@@ -122,10 +121,10 @@ Result<int> run_step(const JobStep& step) {
     owner.follow([records = step.records](const JobPicture& picture) { records->take(picture); });
   }
   if (source != nullptr) {
-    owner.follow_hosts(placement, *source);
+    owner.follow_hosts(*source);
   }
   if (joins != nullptr) {
-    owner.take_joiners(placement, *joins);
+    owner.take_joiners(*joins);
   }
   runner = &owner;
   if (gang != nullptr) {

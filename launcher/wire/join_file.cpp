@@ -17,8 +17,6 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::string_view kFirstLine = "hvdrun join 1";
-// A machine has a few dozen addresses at most.
-constexpr std::size_t kMostBytes = 64U << 10U;
 constexpr std::size_t kMostAddresses = 256;
 
 }  // namespace
@@ -91,7 +89,7 @@ Result<JoinFile> read_join_file(const std::string& path) {
   }
   std::string text;
   std::array<char, 4096> part{};
-  for (ssize_t got = 1; got > 0 && text.size() <= kMostBytes;) {
+  for (ssize_t got = 1; got > 0 && text.size() <= kLongestJoinFile;) {
     got = ::read(fd.get(), part.data(), part.size());
     if (got < 0) {
       return refuse(Error::from_errno("read").message());

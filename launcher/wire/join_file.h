@@ -18,6 +18,8 @@ struct JoinFile {
   CallKey key;
 };
 
+inline constexpr std::size_t kLongestJoinFile = 64U << 10U;  // bytes; a machine has a few dozen addresses at most
+
 // One agent that joins may bring so many slots.
 inline constexpr int kMostJoinSlots = 4096;
 

@@ -14,6 +14,7 @@
 
 #include "launcher/job/host_list.h"
 #include "launcher/run/job_runner.h"
+#include "launcher/transport/transport_choice.h"
 #include "tests/support/fake_transport.h"
 #include "tests/support/virtual_time.h"
 
@@ -96,7 +97,9 @@ struct JobScenario {
   void at(Duration when, EventLoop::Task task) { time.loop().after(when, std::move(task)); }
   // Runs the job and returns its exit code.
   int run() {
-    runner = std::make_unique<launch::JobRunner>(time.loop(), spec, placement, transports(), news, log, console);
+    agents = launch::agents_of(spec, placement);
+    runner =
+        std::make_unique<launch::JobRunner>(time.loop(), spec, placement, agents, transports(), news, log, console);
     if (input.is_open()) {
       runner->take_input(std::move(input));
     }
@@ -127,6 +130,7 @@ struct JobScenario {
   FakeTransport nodes{time.loop()};
   launch::JobSpec spec;
   launch::Placement placement;
+  launch::Placement agents;
   MemoryFile screen;
   launch::ConsoleFds console;
   Fd input;
