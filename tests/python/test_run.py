@@ -146,6 +146,36 @@ def test_a_rank_that_is_killed_is_the_error_and_not_what_the_others_then_raise()
     assert type(caught.value) is RuntimeError
 
 
+def test_a_rank_whose_slot_is_taken_away_ends_without_a_word(tmp_path, capfd):
+    offered = tmp_path / "hosts"
+    offered.write_text("localhost:3\n")
+
+    def work(path):
+        import time
+
+        import horovod.torch as hvd
+
+        hvd.init()
+        state = hvd.elastic.TorchState(step=0)
+
+        @hvd.elastic.run
+        def train(state):
+            while hvd.size() > 2:
+                if state.step == 2 and hvd.rank() == 0:
+                    with open(path, "w") as file:
+                        file.write("localhost:2\n")
+                state.step += 1
+                state.commit()
+                time.sleep(0.02)
+            return hvd.rank()
+
+        return train(state)
+
+    script = f"cat {offered}"
+    assert horovod.run(work, (str(offered),), num_proc=3, min_num_proc=2, host_discovery_script=script) == [0, 1]
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_lines_that_nobody_can_take_do_not_stop_a_job(capfd):
     class Refuses:
         def write(self, text):

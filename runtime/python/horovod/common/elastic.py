@@ -308,6 +308,12 @@ class ObjectState(State):
             setattr(self, name, copy.deepcopy(value))
 
 
+class LeftJob(SystemExit):
+    """LeftJob ends a rank whose host is given back, with code 0."""
+
+    has_left_job = True
+
+
 def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
     """Returns a function that calls `func(state, ...)` until it ends.
 
@@ -317,7 +323,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     comes again MAX_FAILURES_WITHOUT_COMMIT times with nothing committed in between (in an elastic job: and once for each
     restart) is raised, and so is everything else that comes out of `func`.
 
-    A rank whose host is given back leaves at a commit like the others, and then ends: SystemExit(0) is raised.
+    A rank whose host is given back leaves at a commit like the others, and then ends: LeftJob is raised.
     """
 
     @functools.wraps(func)
@@ -350,7 +356,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 if error.status != _lib.CANCELLED:
                     raise
                 # This rank's host is given back. All that it did is in the last commit, which the others have.
-                raise SystemExit(0) from None
+                raise LeftJob(0) from None
             state.on_reset()
 
     return wrapper

@@ -10,6 +10,7 @@ import cloudpickle
 
 from horovod.common import _failure
 from horovod.runner._called import call as call_function
+from horovod.runner._called import present_rank
 from horovod.runner._exchange import Reply, receive
 
 
@@ -33,11 +34,7 @@ def main() -> int:
         print(text, file=sys.stderr, end="", flush=True)
         reply.send(describe_failure(error, rank, time.time(), text))
         return 1
-    # In an elastic job the rank may have become another.
-    basics = sys.modules.get("horovod.common.basics")
-    if basics is not None and basics.is_initialized():
-        rank = basics.rank()
-    reply.send({"result": result, "rank": rank})
+    reply.send({"result": result, "rank": present_rank()})
     return 0
 
 
