@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def cluster():
+def nodes():
     os.environ.update(SETTINGS)
     ray = pytest.importorskip("ray", reason="ray is not installed here")
     from ray.cluster_utils import Cluster
@@ -33,8 +33,13 @@ def cluster():
     try:
         nodes.add_node(num_cpus=2)
         ray.init(address=nodes.address, log_to_driver=False)
-        yield nodes.address
+        yield nodes
     finally:
         ray.shutdown()
         nodes.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def cluster(nodes):
+    return nodes.address

@@ -72,45 +72,6 @@ def test_a_rank_that_dies_between_calls_is_told_by_the_next(cluster):
         executor.shutdown()
 
 
-def test_an_elastic_rank_is_started_again_with_its_object_and_its_call(cluster, tmp_path):
-    class Made:
-        def __init__(self, folder):
-            self.path = pathlib.Path(folder) / os.environ["HOROVOD_RANK"]
-
-    def trains(made):
-        import torch
-
-        import horovod.torch as hvd
-
-        hvd.init()
-        state = hvd.elastic.TorchState(step=0)
-
-        @hvd.elastic.run
-        def train(state):
-            while state.step < 3:
-                if state.step == 1 and hvd.rank() == 1 and not made.path.exists():
-                    made.path.touch()
-                    os.kill(os.getpid(), signal.SIGKILL)
-                hvd.allreduce(torch.ones(1), name=f"step.{state.step}")
-                state.step += 1
-                state.commit()
-            return hvd.rank(), state.step
-
-        return train(state)
-
-    executor = started(min_workers=2, reset_limit=2)
-    try:
-        assert executor.run(os.getpid) == executor.run(os.getpid)
-    finally:
-        executor.shutdown()
-    executor.start(Made, [str(tmp_path)])
-    try:
-        assert executor.execute(trains) == [(0, 3), (1, 3)]
-        assert (tmp_path / "1").exists()
-    finally:
-        executor.shutdown()
-
-
 DRIVER = """
 import sys
 import ray
@@ -118,15 +79,16 @@ from horovod.ray import RayExecutor
 from test_ray_deaths import record
 
 ray.init(address=sys.argv[2], log_to_driver=False)
-executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), num_workers=2)
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), **{sys.argv[3]: 2})
 executor.start()
 executor.run(record, args=[sys.argv[1]])
 """
 
 
-def test_a_killed_driver_leaves_nothing(cluster, tmp_path):
+@pytest.mark.parametrize("argument", ["num_workers", "min_workers"])
+def test_a_killed_driver_leaves_nothing(cluster, tmp_path, argument):
     paths = os.pathsep.join(["tests/support", os.path.dirname(__file__)])
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path), cluster], stdout=subprocess.DEVNULL,
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path), cluster, argument], stdout=subprocess.DEVNULL,
                               env={**os.environ, "PYTHONPATH": paths})  # fmt: skip
     try:
         noted = records(tmp_path, 2, lambda: driver.poll() is not None)

@@ -104,6 +104,30 @@ def test_calls_without_waiting_keep_their_order_and_large_values_travel(executor
     assert ranks.run(lambda given: given == large, args=[large]) == [True, True]
 
 
+def test_what_ranks_log_reaches_the_callbacks_before_the_results(executor):
+    def train(rounds):
+        from horovod.ray import ray_logger
+
+        for number in range(rounds):
+            ray_logger.log({"round": number})
+        ray_logger.log({"rank": os.environ["HOROVOD_RANK"]}, chief_only=False)
+        return rounds
+
+    def refuse(info):
+        raise KeyError("refused")
+
+    ranks, told, also_told = executor(**TWO), [], []
+    assert ranks.run(train, [2], callbacks=[told.append, also_told.append]) == [2, 2]
+    assert [info for info in told if "round" in info] == [{"round": 0}, {"round": 1}] and told == also_told
+    assert sorted(info["rank"] for info in told if "rank" in info) == ["0", "1"]
+    assert ranks.run(train, [1]) == [1, 1]  # nobody listens
+    assert ranks.execute(lambda _: train(1), callbacks=[told.append]) == [1, 1] and len(told) == 7
+    with pytest.raises(KeyError, match="refused"):
+        ranks.run(lambda: (train(1), threading.Event().wait()), callbacks=[refuse])
+    with pytest.raises(RuntimeError, match="there are no ranks; call start"):
+        ranks.run(place)
+
+
 def test_what_ranks_print_is_tagged(executor, capsys):
     ranks = executor(**TWO)
     ranks.run(lambda: print(f"printed by {os.environ['HOROVOD_RANK']}"))
@@ -153,19 +177,13 @@ def test_a_rank_that_ends_in_order_in_a_call_is_named_and_its_place_is_free(clus
     everything_is_free()
 
 
-def test_an_elastic_rank_that_nobody_starts_again_is_named(executor):
-    ranks = executor(min_workers=2, elastic_timeout=2)
-    with pytest.raises(RuntimeError, match="rank 1 on .* was not started again: a rank has not called after 2 s"):
-        ranks.run(lambda: os._exit(0) if os.environ["HOROVOD_RANK"] == "1" else None)
-
-
 def test_a_result_that_cannot_be_made_here_is_no_failure_of_the_ranks(executor):
     class OnlyThere:
         def __reduce__(self):
             return __import__("importlib").import_module, ("a_module_of_the_ranks",)
 
     ranks = executor(**TWO)
-    with pytest.raises(RuntimeError, match="cannot give the results here: .*No module named 'a_module_of_the_ranks'"):
+    with pytest.raises(RuntimeError, match="the results cannot be read here: .*No module named 'a_module_of_the_ranks'"):
         ranks.run(OnlyThere)
     assert ranks.run(place) == [(0, 2, 0, 2), (1, 2, 1, 2)]
 
@@ -326,9 +344,9 @@ def test_nothing_is_imported_or_started_before_it_is_used(cluster):
         ({"num_workers": 2, "cpus_per_worker": -1}, ValueError, "cpus_per_worker must be a number"),
         ({"num_workers": 2, "min_workers": 1}, ValueError, "give min_workers for an elastic job"),
         ({"max_workers": 2}, ValueError, "max_workers is for elastic jobs"),
-        ({"min_workers": 1, "max_workers": 2}, NotImplementedError, r"RayExecutor\(max_workers=2\): .* Leave it out"),
-        ({"min_workers": 1, "cooldown_range": [1, 2]}, NotImplementedError, r"RayExecutor\(cooldown_range=\[1, 2\]\)"),
-        ({"min_workers": 1, "override_discovery": False}, NotImplementedError, "override_discovery=False"),
+        ({"min_workers": 2, "max_workers": 1}, ValueError, "max_workers must be a whole number, 2 or more, not 1"),
+        ({"min_workers": 1, "cooldown_range": [2, 1]}, ValueError, "cooldown_range must be two numbers of seconds"),
+        ({"min_workers": 1, "override_discovery": False}, ValueError, "override_discovery=False needs settings.discovery"),
     ],
 )
 def test_wrong_words_are_refused_in_one_line(arguments, kind, told):
@@ -366,8 +384,6 @@ def test_what_cannot_be_sent_is_named_and_the_ranks_stay(executor):
     ranks = executor(num_workers=1)
     with pytest.raises(TypeError, match=r"its variable 'lock' \(a _thread.lock\)"):
         ranks.run(lambda: lock)
-    with pytest.raises(NotImplementedError, match="callbacks are not supported"):
-        ranks.run(place, callbacks=[print])
     assert ranks.run(place) == [(0, 1, 0, 1)]
 
 

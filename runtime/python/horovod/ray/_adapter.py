@@ -3,78 +3,23 @@
 It lives in the driver's process, or in an actor where the driver is a Ray Client, which the cluster's hosts cannot call.
 """
 
-import os
 import threading
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import ray
 
 from horovod.ray import _node, _rank
+from horovod.ray._launched import AGENTS_WORD_S, END_S, Launched, reason_of, words_of
 from horovod.ray.strategy import Params, Strategy
 from horovod.runner._agent import Order
 from horovod.runner._job import make_payload, results_of
-from horovod.runner._launch import Launch, Outcome
+from horovod.runner._launch import Launch
 
 _WHO = "horovod.ray.RayExecutor"
-# The time in seconds for hvdrun to end after it has been told to, or after a rank has failed. It ends ranks that do not
-# listen by force before that.
-_END_S = 60.0
-# The time in seconds in which hvdrun learns from the agents that an actor has died, or that a rank has failed.
-_AGENTS_WORD_S = 2.0
 # How often it looks whether hvdrun still runs, in seconds, while the ranks start.
 _LOOK_S = 0.5
 # The time in seconds for a call to end after its rank has.
 _SETTLE_S = 10.0
-
-
-class _Launched(threading.Thread):
-    """hvdrun, while it runs, and what came of it."""
-
-    def __init__(self, launch: Launch, settings: Dict[str, str], start_agents: Callable[[Order], List[Any]]) -> None:
-        super().__init__(name="hvd-ray", daemon=True)
-        self._launch = launch
-        self._environment = {**os.environ, **settings}
-        self._start_agents = start_agents
-        self._tell: Callable[[str], None] = lambda _: None
-        self.outcome: Optional[Outcome] = None
-        self.error: Optional[BaseException] = None
-
-    def run(self) -> None:
-        try:
-            self.outcome = self._launch.run(self._environment, None, None, print, self._begin)
-        except BaseException as error:
-            self.error = error
-
-    def end(self, why: str) -> None:
-        """Stops the ranks, unless they have ended."""
-        self._tell(why)
-        self.join(_END_S)
-
-    def _begin(self, order: Order, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        agents = self._start_agents(order)
-        threading.Thread(target=self._watch, args=(agents,), name="hvd-ray-agents", daemon=True).start()
-
-    def _watch(self, agents: List[Any]) -> None:
-        """Tells hvdrun when an actor is gone, or its agent cannot do its work."""
-        while agents:
-            try:
-                done, agents = ray.wait(agents, num_returns=1)
-                ray.get(done)
-            except Exception as error:
-                # Where hvdrun has a connection to the agents, it knows by itself which rank this has met.
-                self.join(_AGENTS_WORD_S)
-                self._tell(f"an actor of Ray has ended: {reason_of(error)}")
-                return
-
-
-def reason_of(error: Exception) -> str:
-    """One line that says why a call of Ray failed."""
-    if isinstance(error, ray.exceptions.RayTaskError):
-        return str(error.cause)
-    if isinstance(error, ray.exceptions.RayActorError):
-        return "the process of the actor has died"
-    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def settle(asked: List[Any]) -> None:
@@ -95,7 +40,7 @@ class Adapter:
         self.strategy = Strategy(settings, params)
         self._actors: List[Any] = []
         self._seats: Dict[int, Any] = {}  # rank: how to ask it
-        self._launched: Optional[_Launched] = None
+        self._launched: Optional[Launched] = None
         self._last: List[Any] = []  # what the ranks were asked last
 
     def start(self, make: Optional[bytes], environment: Dict[str, str], settings: Dict[str, str]) -> None:
@@ -124,8 +69,7 @@ class Adapter:
             # A thread of its own for each rank keeps the order of its calls.
             groups = {"agents": 1, **{f"rank{number}": 1 for number in range(place.seats)}}
             actor = ray.remote(concurrency_groups=groups)(_node.Node).options(**place.options)
-            patience_s = params.elastic_timeout if params.elastic_restarts else None
-            self._actors.append(actor.remote(place.seats, params.gpus_per_worker, patience_s))
+            self._actors.append(actor.remote(place.seats, params.gpus_per_worker))
 
     def _start_ranks(self, environment: Dict[str, str], settings: Dict[str, str]) -> None:
         params, timeout_s = self._params, self._settings.timeout_s
@@ -138,14 +82,14 @@ class Adapter:
             ) from error
         launch = Launch(
             num_proc=params.ranks,
-            words=self._words(),
+            words=["--start-timeout", str(timeout_s), *words_of(self._settings, params.gpus_per_worker)],
             environment=environment,
             executable=None,
             is_local=set(networks) == {_node.own_network()},
             largest_result=0,
             payload=make_payload(_rank.serve, (), {}),
         )
-        self._launched = _Launched(launch, settings, self._start_agents)
+        self._launched = Launched(launch, settings, self._start_agents)
         self._launched.start()
         for actor, ranks in zip(self._actors, self._connected(timeout_s)):
             for number, rank in enumerate(ranks):
@@ -160,41 +104,42 @@ class Adapter:
             try:
                 ray.get(done)
             except Exception as error:
-                self._launched.join(_AGENTS_WORD_S)
+                self._launched.join(AGENTS_WORD_S)
                 self._launched.end(f"the ranks of an actor have not started: {reason_of(error)}")
                 raise
         if pending:
             raise RuntimeError(f"{_WHO}: hvdrun has ended before the ranks had started")
         return ray.get(calls)
 
-    def _start_agents(self, order: Order) -> List[Any]:
+    def _start_agents(self, order: Order) -> None:
         seats = self._params.ranks // len(self._actors)
-        return [actor.run_agents.options(concurrency_group="agents").remote(order, number * seats)
-                for number, actor in enumerate(self._actors)]  # fmt: skip
+        agents = [actor.run_agents.options(concurrency_group="agents").remote(order, number * seats)
+                  for number, actor in enumerate(self._actors)]  # fmt: skip
+        threading.Thread(target=self._watch, args=(self._launched, agents), name="hvd-ray-agents", daemon=True).start()
 
-    def _words(self) -> List[str]:
-        """hvdrun's options."""
-        params, settings = self._params, self._settings
-        words = ["--start-timeout", str(settings.timeout_s)]
-        if settings.nics:
-            words += ["--network-interfaces", ",".join(sorted(settings.nics))]
-        if settings.verbose < 2:
-            words.append("--quiet")
-        if params.elastic_restarts:
-            words += ["--elastic-restarts", str(params.elastic_restarts), "--elastic-timeout", str(params.elastic_timeout)]
-        # With one GPU each, ranks of a host see those of all, each its own at its local rank.
-        return words if params.gpus_per_worker == 1 else [*words, "--gpus", "none"]
+    @staticmethod
+    def _watch(launched: Launched, agents: List[Any]) -> None:
+        """Tells hvdrun when an actor is gone, or its agent cannot do its work."""
+        while agents:
+            try:
+                done, agents = ray.wait(agents, num_returns=1)
+                ray.get(done)
+            except Exception as error:
+                # Where hvdrun has a connection to the agents, it knows by itself which rank this has met.
+                launched.join(AGENTS_WORD_S)
+                launched.tell(f"an actor of Ray has ended: {reason_of(error)}")
+                return
 
-    def ask(self, kind: str, payload: bytes, ranks: int) -> List[Any]:
-        """References to what the first `ranks` ranks will return, in rank order."""
+    def ask(self, kind: str, payload: bytes, ranks: int, logs: Any = None) -> List[Any]:
+        """References to what the first `ranks` ranks will return, in rank order. What they log goes into the queue `logs`."""
         if self._launched is None or not self._launched.is_alive():
             raise RuntimeError(f"{_WHO}: the ranks have ended; call start() again")
-        return self._ask(kind, payload, ranks)
+        return self._ask(kind, payload, ranks, logs)
 
-    def _ask(self, kind: str, payload: bytes, ranks: int) -> List[Any]:
+    def _ask(self, kind: str, payload: bytes, ranks: int, logs: Any = None) -> List[Any]:
         given = ray.put(payload)
         asked = [self._seats[rank] for rank in range(ranks)]
-        self._last = [method.remote(number, kind.encode(), given) for method, number in asked]
+        self._last = [method.remote(number, kind.encode(), given, logs) for method, number in asked]
         return self._last
 
     def explain(self, why: str) -> None:
@@ -203,7 +148,7 @@ class Adapter:
         if launched is None:
             return
         # hvdrun knows by itself of a rank that has failed. For one that has ended in order it would wait for the others.
-        launched.join(_AGENTS_WORD_S)
+        launched.join(AGENTS_WORD_S)
         if launched.is_alive():
             launched.end(why)
         if launched.error is not None:
@@ -218,7 +163,7 @@ class Adapter:
             if launched is not None and launched.is_alive():
                 if self._seats and self._is_idle():
                     self._ask("stop", b"", self._params.ranks)
-                    launched.join(_END_S)
+                    launched.join(END_S)
                 launched.end(f"{_WHO}.shutdown() was called")
             for actor in self._actors:
                 ray.kill(actor)

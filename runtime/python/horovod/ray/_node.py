@@ -13,11 +13,11 @@ import socket
 import struct
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from horovod.ray._rank import ERROR, MAKE
+from horovod.ray._rank import ERROR, LOG, STOP
 from horovod.ray._stream import KEY, SOCKET, Stream
-from horovod.runner._agent import Order
+from horovod.runner._agent import Order, Starter
 from horovod.runner._job import raise_first_failure
 
 # A rank that has connected says who it is at once; a stranger gets this many seconds.
@@ -42,10 +42,9 @@ class Answer:
 
 
 class _Seat:
-    """One agent, and the rank that it runs. Its methods but run_agent() are called on one thread."""
+    """One agent, and the rank that it runs. Its methods but run_agent() and leave() are called on one thread."""
 
-    def __init__(self, elastic_timeout_s: Optional[float]) -> None:
-        self._elastic_timeout_s = elastic_timeout_s  # None: a rank that fails is not started again
+    def __init__(self) -> None:
         self._key = secrets.token_hex(32)
         self._name = f"hvd-ray-{secrets.token_hex(16)}"
         self._listener = socket.socket(socket.AF_UNIX)
@@ -54,27 +53,32 @@ class _Seat:
         # Readable when the agent has ended.
         self._over, self._end = socket.socketpair()
         self._failure = ""  # of the agent
+        self._starter = Starter()
         self._stream: Optional[Stream] = None
-        self._made = b""  # what every rank that is started again must be told first
         self.rank = -1
 
     def run_agent(self, order: Order, partition: int, environment: Dict[str, str]) -> None:
         try:
-            order.run(partition, {**environment, SOCKET: self._name, KEY: self._key})
+            self._starter.run(order, partition, {**environment, SOCKET: self._name, KEY: self._key})
         except Exception as error:
             self._failure = f": {error}"
             raise
         finally:
             self._end.close()
 
-    def connect(self, patience_s: float) -> None:
-        """Waits for the rank, as long as its agent runs. ConnectionError: it has not called."""
-        deadline = time.monotonic() + patience_s
+    def leave(self) -> None:
+        """Asks the agent to leave the job, where that goes on with other ranks."""
+        self._starter.terminate()
+
+    def connect(self, patience_s: Optional[float]) -> None:
+        """Waits for the rank, as long as its agent runs; None: that long. ConnectionError: it has not called."""
+        deadline = None if patience_s is None else time.monotonic() + patience_s
         waiting = select.poll()
         for part in (self._listener, self._over):
             waiting.register(part, select.POLLIN)
         while True:
-            ready = {number for number, _ in waiting.poll(max(0.0, 1000 * (deadline - time.monotonic())))}
+            left_ms = None if deadline is None else max(0.0, 1000 * (deadline - time.monotonic()))
+            ready = {number for number, _ in waiting.poll(left_ms)}
             if self._listener.fileno() not in ready:
                 raise ConnectionError(
                     f"its agent has ended{self._failure}" if ready else f"a rank has not called after {patience_s:g} s"
@@ -101,46 +105,27 @@ class _Seat:
         self._stream = stream
         return True
 
-    def ask(self, kind: bytes, payload: bytes) -> Tuple[bytes, bytes]:
-        """The rank's answer: its kind and its payload. ConnectionError when the rank is gone, and nobody starts it again."""
-        if kind == MAKE:
-            self._made = payload
-        failed: Optional[Tuple[bytes, bytes]] = None
-        while True:
-            try:
-                answer = self._ask(kind, payload)
-                if answer[0] != ERROR or self._elastic_timeout_s is None:
-                    return answer
-                failed = answer
-            except OSError as error:
-                if self._elastic_timeout_s is None:
-                    raise ConnectionError(
-                        f"rank {self.rank} on {os.uname().nodename} ended in the middle of a call; unless hvdrun tells why, its "
-                        "function called os._exit(0) instead of returning"
-                    ) from error
-            # The agent starts the rank again, or ends.
-            try:
-                self.connect(self._elastic_timeout_s)
-                if kind != MAKE and self._made and self._ask(MAKE, self._made)[0] == ERROR:
-                    continue
-            except OSError as error:
-                if failed is not None:
-                    return failed
-                raise ConnectionError(
-                    f"rank {self.rank} on {os.uname().nodename} ended in the middle of a call, and was not started again: {error}"
-                ) from error
-
-    def _ask(self, kind: bytes, payload: bytes) -> Tuple[bytes, bytes]:
+    def ask(self, kind: bytes, payload: bytes, on_log: Callable[[bytes], None]) -> Tuple[bytes, bytes]:
+        """The rank's answer: its kind and its payload. OSError when the rank is gone."""
         self._stream.send(kind + b" " + payload)
-        word, _, answer = self._stream.receive().partition(b" ")
-        return word, answer
+        while True:
+            word, _, answer = self._stream.receive().partition(b" ")
+            if word != LOG:
+                return word, answer
+            on_log(answer)
+
+
+def _value_in(answer: bytes) -> Tuple[int, bytes]:
+    """The rank that a value is of, and the value as it was pickled there."""
+    rank, _, value = answer.partition(b" ")
+    return int(rank), value
 
 
 class Node:
     """The actor. Calls for one rank come on one thread, in their order."""
 
-    def __init__(self, seats: int, gpus: int, elastic_timeout_s: Optional[float]) -> None:
-        self._seats = [_Seat(elastic_timeout_s) for _ in range(seats)]
+    def __init__(self, seats: int, gpus: int) -> None:
+        self._seats = [_Seat() for _ in range(seats)]
         self._gpus = gpus
 
     def network(self) -> str:
@@ -173,12 +158,47 @@ class Node:
             seat.connect(max(0.0, deadline - time.monotonic()))
         return [seat.rank for seat in self._seats]
 
-    def ask(self, number: int, kind: bytes, payload: bytes) -> Answer:
-        """What the rank returned. Raises what its function raised, or ConnectionError."""
-        word, answer = self._seats[number].ask(kind, payload)
+    def ask(self, number: int, kind: bytes, payload: bytes, logs: Any = None) -> Optional[Answer]:
+        """What the rank returned; what it logs goes into Ray's queue `logs`. Raises what its function raised, or
+        ConnectionError."""
+        seat = self._seats[number]
+        try:
+            word, answer = seat.ask(kind, payload, _put_into(logs))
+        except OSError as error:
+            raise ConnectionError(
+                f"rank {seat.rank} on {os.uname().nodename} ended in the middle of a call; unless hvdrun tells why, its "
+                "function called os._exit(0) instead of returning"
+            ) from error
         if word == ERROR:
             raise_first_failure([pickle.loads(answer)], "")
-        return Answer(answer)
+        return None if kind == STOP else Answer(_value_in(answer)[1])
+
+    def serve(self, number: int, calls: List[Tuple[bytes, bytes]], logs: Any = None) -> Optional[Tuple[int, bytes]]:
+        """For a rank of an elastic job, as often as its agent starts it: makes the calls, and lets it end.
+
+        When the agent has ended, what the last call returned, after the rank that it was; None: nothing."""
+        seat = self._seats[number]
+        last = None
+        while True:
+            try:
+                seat.connect(None)
+            except ConnectionError:
+                return last
+            try:
+                for kind, payload in calls:
+                    word, answer = seat.ask(kind, payload, _put_into(logs))
+                    if word == ERROR:
+                        break  # the rank ends by itself
+                else:
+                    last = _value_in(answer)
+                    seat.ask(STOP, b"", _put_into(None))
+            except OSError:
+                pass  # the rank is gone, and hvdrun knows it
+
+    def leave(self) -> None:
+        """Asks all agents to leave the job."""
+        for seat in self._seats:
+            seat.leave()
 
     def _environment_of(self, number: int) -> Dict[str, str]:
         """This actor's, with the GPUs of one rank. Which GPUs the actor may use is Ray's word."""
@@ -187,3 +207,11 @@ class Node:
         if self._gpus and len(own) == self._gpus * len(self._seats):
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(own[number * self._gpus : (number + 1) * self._gpus])
         return environment
+
+
+def _put_into(logs: Any) -> Callable[[bytes], None]:
+    def put(item: bytes) -> None:
+        if logs is not None:
+            logs.put(item)
+
+    return put

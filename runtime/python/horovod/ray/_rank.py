@@ -10,12 +10,25 @@ from typing import Any
 
 import cloudpickle
 
+from horovod.ray import ray_logger
 from horovod.ray._stream import KEY, SOCKET, Stream
 from horovod.runner._called import call as call_function
+from horovod.runner._called import present_rank
 
-# What an actor asks for, and what a rank answers: the first word of a message.
+# What an actor asks for, and what a rank answers: the first word of a message. Before its answer a rank may send what the
+# function logs.
 MAKE, RUN, EXECUTE, STOP = b"make", b"run", b"execute", b"stop"
-VALUE, ERROR = b"value", b"error"
+LOG, VALUE, ERROR = b"log", b"value", b"error"
+
+
+class _Logs:
+    """_Logs is where ray_logger.log() puts what it is given."""
+
+    def __init__(self, actor: Stream) -> None:
+        self._actor = actor
+
+    def put(self, info: Any) -> None:
+        self._actor.send(LOG + b" " + cloudpickle.dumps(info))
 
 
 def serve() -> None:
@@ -25,11 +38,12 @@ def serve() -> None:
         connection.connect("\0" + os.environ.pop(SOCKET))
         actor = Stream(connection, os.environ.pop(KEY), "rank", "actor")
         actor.send(str(rank).encode())
+        ray_logger.configure(_Logs(actor))
         made: Any = None
         while True:
             kind, _, payload = actor.receive().partition(b" ")
             if kind == STOP:
-                actor.send(VALUE + b" " + pickle.dumps(None))
+                actor.send(VALUE)
                 return
             try:
                 value = _call(kind, payload, made)
@@ -42,7 +56,7 @@ def serve() -> None:
                 failure = describe_failure(error, rank, time.time(), traceback.format_exc())
                 actor.send(ERROR + b" " + pickle.dumps(failure))
                 raise
-            actor.send(VALUE + b" " + answer)
+            actor.send(VALUE + b" %d " % present_rank() + answer)
 
 
 def _call(kind: bytes, payload: bytes, made: Any) -> Any:

@@ -6,6 +6,7 @@ Each message has a length, and a MAC of a key that only both ends have, because 
 import select
 import socket
 import struct
+import threading
 from typing import Optional
 
 from horovod.runner._exchange import opened, sealed
@@ -28,13 +29,15 @@ class Stream:
         self._own, self._other = own, other
         self._over = over
         self._sent = self._received = 0
+        self._sending = threading.Lock()
 
     def send(self, payload: bytes) -> None:
-        """OSError when the other end is gone."""
-        message = sealed(self._key, f"message {self._sent} of the {self._own}", payload)
-        self._sent += 1
-        self._connection.sendall(_LENGTH.pack(len(message)))
-        self._connection.sendall(message)
+        """OSError when the other end is gone. It may be called on any thread."""
+        with self._sending:
+            message = sealed(self._key, f"message {self._sent} of the {self._own}", payload)
+            self._sent += 1
+            self._connection.sendall(_LENGTH.pack(len(message)))
+            self._connection.sendall(message)
 
     def receive(self, most: Optional[int] = None) -> bytes:
         """Waits for a message, as long as both ends live.

@@ -1,18 +1,31 @@
-"""Horovod's place of a logger to which train functions pass news; its callbacks in the driver are not there."""
+"""What a train function tells the callbacks of RayExecutor.run() in the driver."""
 
 import warnings
-from typing import Any, Dict
+from typing import Any
 
+from horovod.runner._called import present_rank
+
+_queue: Any = None
 _has_warned = False
 
 
 def configure(queue: Any) -> None:
-    """Accepted: nothing here reads such a queue."""
+    """log() puts what it is given into `queue`. RayExecutor does this in its ranks."""
+    global _queue
+    _queue = queue
 
 
-def log(info: Dict[str, Any], chief_only: bool = True) -> None:
-    """Does nothing but to warn once: what a rank prints reaches the driver, and what its function returns too."""
+def log(info: Any, chief_only: bool = True) -> None:
+    """Sends `info` to the callbacks, where the function was called with any.
+
+    Args:
+        info: what cloudpickle can carry; a dict by custom.
+        chief_only: only rank 0 sends it.
+    """
     global _has_warned
-    if not _has_warned:
-        _has_warned = True
-        warnings.warn("horovod.ray.ray_logger.log() reaches nobody here; print what is to be seen, or return it", stacklevel=2)
+    if _queue is None:
+        if not _has_warned:
+            _has_warned = True
+            warnings.warn("horovod.ray.ray_logger.log() reaches nobody here: this is no rank of a RayExecutor", stacklevel=2)
+    elif not chief_only or present_rank() == 0:
+        _queue.put(info)

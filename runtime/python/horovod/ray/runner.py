@@ -2,15 +2,17 @@
 
 import atexit
 import dataclasses
+import pickle
 import weakref
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from horovod.ray.strategy import Params
+from horovod.ray._callbacks import Logs, logs_for
+from horovod.ray._params import ElasticParams, Params
 from horovod.runner._job import make_payload
 from horovod.runner.common._absent import absent_class
 
-# How many ranks may be started again after a failure, where reset_limit gives no number.
-_ELASTIC_RESTARTS = 3
+# How often it looks whether a callback has raised, in seconds.
+_LOOK_S = 0.5
 
 Coordinator = absent_class("horovod.ray.runner.Coordinator")
 
@@ -24,10 +26,17 @@ class MiniSettings:
     ssh_identity_file: Optional[str] = None
     timeout_s: float = 300  # for Ray to start the actors, and again for the ranks to start
     placement_group_timeout_s: float = 100
+    # Which hosts an elastic job may use, with override_discovery=False: an object with find_available_hosts_and_slots(),
+    # which returns the slots of each host, by the address that Ray has for it.
+    discovery: Any = None
 
 
 class RayExecutor:
-    """Ranks on a Ray cluster, which stay from start() to shutdown(). Ray must be connected (ray.init) before start().
+    """Ranks on a Ray cluster. Ray must be connected (ray.init) before start().
+
+    With num_workers or num_hosts the ranks stay from start() to shutdown(). With min_workers each call is an elastic job:
+    its ranks come and go with Ray's nodes, and those that fail are started again, while the others wait in
+    hvd.elastic.run.
 
     What ranks print comes out of the driver's standard output and error, tagged with their rank. The driver's HOROVOD_*,
     HVD_* and NCCL_* variables are set for them. A function that raises ends the ranks of the job, and what it raised is
@@ -41,15 +50,16 @@ class RayExecutor:
         use_gpu, gpus_per_worker: GPUs of Ray for each rank; default with use_gpu: 1. With one, ranks of a host see those
             of all, each its own at its local rank; with more, a rank sees only its own.
         use_current_placement_group: ranks run in the placement group of the calling actor, where there is one.
-        min_workers: number of ranks of an elastic job: ranks that fail are started again on their host, while the
-            others wait in hvd.elastic.run. The number stays.
-        max_workers: None or min_workers.
-        reset_limit: how many ranks may be started again; default: 3.
-        elastic_timeout: seconds for the ranks to meet again.
-        cooldown_range: must be None. override_discovery: must be True.
+        min_workers: an elastic job begins with so many ranks, and goes on while so many are left.
+        max_workers: it never has more; default: as many as the nodes have room for.
+        reset_limit: how often its ranks may change before it ends; default: any number of times.
+        cooldown_range: least and most seconds in which nothing is started on a node that was lost, twice as long each
+            time; default: 10, 600.
+        elastic_timeout: seconds to wait for min_workers ranks.
+        override_discovery: the job may use all nodes of Ray. False: those of `settings.discovery`.
 
     Raises:
-        ValueError: an argument is wrong. NotImplementedError: it needs ranks that come and go with hosts.
+        ValueError: an argument is wrong.
     """
 
     @classmethod
@@ -103,34 +113,37 @@ class RayExecutor:
             raise ValueError(f"gpus_per_worker={gpus_per_worker} needs use_gpu=True")
         if use_gpu and gpus_per_worker is not None:
             _checked_count("gpus_per_worker", gpus_per_worker)
-        refused = {
-            f"max_workers={max_workers}": max_workers is not None and max_workers != min_workers,
-            f"cooldown_range={cooldown_range}": cooldown_range is not None,
-            f"override_discovery={override_discovery}": not override_discovery,
-        }
-        for argument, is_refused in refused.items():
-            if is_refused:
-                raise NotImplementedError(
-                    f"RayExecutor({argument}): ranks that come and go with Ray's nodes are not supported; all min_workers "
-                    "stay, and start again on their host after a failure. Leave it out"
+        gpus = (gpus_per_worker or 1) if use_gpu else 0
+        if min_workers is not None:
+            self._params: Any = ElasticParams(
+                least=_checked_count("min_workers", min_workers),
+                most=0 if max_workers is None else _checked_count("max_workers", max_workers, min_workers),
+                cpus_per_worker=cpus_per_worker,
+                gpus_per_worker=gpus,
+                reset_limit=None if reset_limit is None else _checked_count("reset_limit", reset_limit, 0),
+                cooldown_range=_checked_range("cooldown_range", cooldown_range),
+                elastic_timeout=elastic_timeout,
+            )
+            if override_discovery:
+                settings = dataclasses.replace(settings, discovery=None)
+            elif not hasattr(settings.discovery, "find_available_hosts_and_slots"):
+                raise ValueError(
+                    "override_discovery=False needs settings.discovery, an object with find_available_hosts_and_slots(), not "
+                    f"{settings.discovery!r}"
                 )
-        per_host = _checked_count("num_workers_per_host", num_workers_per_host) if num_hosts is not None else 1
-        if num_hosts is not None:
-            ranks = _checked_count("num_hosts", num_hosts) * per_host
         else:
-            name, count = ("min_workers", min_workers) if min_workers is not None else ("num_workers", num_workers)
-            ranks = _checked_count(name, count)
-        limit = _ELASTIC_RESTARTS if reset_limit is None else _checked_count("reset_limit", reset_limit, 0)
-        self._params = Params(
-            ranks=ranks,
-            num_hosts=num_hosts or 0,
-            num_workers_per_host=per_host,
-            cpus_per_worker=cpus_per_worker,
-            gpus_per_worker=(gpus_per_worker or 1) if use_gpu else 0,
-            use_current_placement_group=use_current_placement_group,
-            elastic_restarts=limit if min_workers else 0,
-            elastic_timeout=elastic_timeout,
-        )
+            per_host = _checked_count("num_workers_per_host", num_workers_per_host) if num_hosts is not None else 1
+            self._params = Params(
+                ranks=_checked_count("num_hosts", num_hosts) * per_host
+                if num_hosts is not None
+                else _checked_count("num_workers", num_workers),
+                num_hosts=num_hosts or 0,
+                num_workers_per_host=per_host,
+                cpus_per_worker=cpus_per_worker,
+                gpus_per_worker=gpus,
+                use_current_placement_group=use_current_placement_group,
+            )
+        self._is_elastic = min_workers is not None
         self.settings = settings
         self.adapter: Any = None
         self._is_remote = False
@@ -144,6 +157,8 @@ class RayExecutor:
     ) -> None:
         """Starts the ranks, and makes an object of `executable_cls` in each. Ranks of an earlier start() are ended first.
 
+        With min_workers it waits until there are nodes enough; the ranks of each call make an object of their own.
+
         Args:
             extra_env_vars: variables for the ranks, over those of Ray's workers.
 
@@ -154,6 +169,7 @@ class RayExecutor:
         import ray
 
         from horovod.ray._adapter import Adapter
+        from horovod.ray._elastic import ElasticAdapter
         from horovod.runner._launch import own_settings
 
         if not ray.is_initialized():
@@ -163,8 +179,11 @@ class RayExecutor:
             make = make_payload(executable_cls, executable_args, executable_kwargs)
         self.shutdown()
         self._is_remote = ray.util.client.ray.is_connected()
-        make_adapter = ray.remote(Adapter).remote if self._is_remote else Adapter
-        self.adapter = make_adapter(self.settings, self._params)
+        adapter_cls: Any = ElasticAdapter if self._is_elastic else Adapter
+        if self._is_remote:
+            # shutdown() must reach an elastic job that runs.
+            adapter_cls = ray.remote(adapter_cls).options(max_concurrency=2 if self._is_elastic else 1).remote
+        self.adapter = adapter_cls(self.settings, self._params)
         _started.add(self)
         # Functions that were registered last are called first: this one before Ray's own.
         atexit.unregister(_shut_down)
@@ -183,33 +202,36 @@ class RayExecutor:
         kwargs: Optional[Dict[str, Any]] = None,
         callbacks: Optional[List[Callable[[Any], None]]] = None,
     ) -> List[Any]:
-        """Calls `fn(*args, **kwargs)` on each rank; the results in rank order.
+        """Calls `fn(*args, **kwargs)` on each rank; the results in rank order. With min_workers of the ranks that are left.
 
         Args:
             fn: anything that cloudpickle can carry, as can `args` and `kwargs`.
-            callbacks: must be None: ranks print, and hvdrun shows it.
+            callbacks: each is called here, on a thread of its own, with all that the ranks give to
+                horovod.ray.ray_logger.log(). What one raises ends the ranks, and is raised.
 
         Raises:
             Whatever `fn` raised first, with the rank, its host, traceback and the job's last lines as its cause.
             RuntimeError: a rank was killed or ended by itself, an actor died, ...; with hvdrun's report.
         """
-        _refuse(callbacks)
-        return self._results("run", make_payload(fn, args, kwargs))
+        return self._results("run", make_payload(fn, args, kwargs), callbacks)
 
     def run_remote(
         self, fn: Callable[..., Any], args: Optional[List[Any]] = None, kwargs: Optional[Dict[str, Any]] = None
     ) -> List[Any]:
-        """As run(), without waiting: Ray's references to the results, in rank order. Later calls wait for this one."""
+        """As run(), without waiting: Ray's references to the results, in rank order. Later calls wait for this one.
+
+        NotImplementedError with min_workers, where the ranks may become others."""
+        self._refuse_elastic("run_remote", "run")
         return self._ask("ask", "run", make_payload(fn, args, kwargs), self._params.ranks)
 
     def execute(self, fn: Callable[[Any], Any], callbacks: Optional[List[Callable[[Any], None]]] = None) -> List[Any]:
         """As run(), with each rank's object of executable_cls (None where start() had no class) as the argument of `fn`."""
-        _refuse(callbacks)
-        return self._results("execute", make_payload(fn, (), {}))
+        return self._results("execute", make_payload(fn, (), {}), callbacks)
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:
-        """As execute(), on rank 0 alone."""
-        return self._results("execute", make_payload(fn, (), {}), 1)[0]
+        """As execute(), on rank 0 alone. NotImplementedError with min_workers, where it may become another."""
+        self._refuse_elastic("execute_single", "execute")
+        return self._results("execute", make_payload(fn, (), {}), ranks=1)[0]
 
     def shutdown(self) -> None:
         """Ends the ranks, and gives back what Ray has reserved. Ranks that still call a function are stopped."""
@@ -243,24 +265,54 @@ class RayExecutor:
         except ray.exceptions.RayTaskError as error:  # what the adapter raised, in an actor
             raise error.cause from error
 
-    def _results(self, kind: str, payload: bytes, ranks: Optional[int] = None) -> List[Any]:
+    def _refuse_elastic(self, name: str, other: str) -> None:
+        if self._is_elastic:
+            raise NotImplementedError(f"RayExecutor(min_workers=...).{name}: its ranks come and go; use {other}()")
+
+    def _results(
+        self,
+        kind: str,
+        payload: bytes,
+        callbacks: Optional[List[Callable[[Any], None]]] = None,
+        ranks: Optional[int] = None,
+    ) -> List[Any]:
+        self._check_started()
+        with logs_for(callbacks) as logs:
+            if self._is_elastic:
+                return self._elastic_results(kind, payload, logs)
+            return self._results_of_ranks(kind, payload, ranks or self._params.ranks, logs)
+
+    def _elastic_results(self, kind: str, payload: bytes, logs: Optional[Logs]) -> List[Any]:
+        if logs is not None:
+            logs.on_error = lambda: self._ask("shutdown")  # on another thread
+        try:
+            values = self._ask("run", kind, payload, logs and logs.queue)
+        except BaseException:
+            if self._is_remote:
+                self._ask("shutdown")  # after Ctrl-C here
+            raise
+        try:
+            return [pickle.loads(value) for value in values]
+        except Exception as error:
+            raise _no_results(str(error)) from error
+
+    def _results_of_ranks(self, kind: str, payload: bytes, ranks: int, logs: Optional[Logs]) -> List[Any]:
         import ray
 
-        from horovod.ray._adapter import reason_of, settle
+        from horovod.ray._adapter import settle
+        from horovod.ray._launched import reason_of
 
-        self._check_started()
         asked: List[Any] = []
         try:
-            pending = asked = self._ask("ask", kind, payload, ranks or self._params.ranks)
+            pending = asked = self._ask("ask", kind, payload, ranks, logs and logs.queue)
             while pending:
-                done, pending = ray.wait(pending, num_returns=1)
+                done, pending = ray.wait(pending, num_returns=1, timeout=logs and _LOOK_S)
                 ray.get(done)  # raises what failed
+                if logs is not None:
+                    logs.check()
             return ray.get(asked)
         except ray.exceptions.RaySystemError as error:  # the ranks have done their part, and stay
-            raise RuntimeError(
-                f"RayExecutor: Ray cannot give the results here: {reason_of(error)}; if a module is missing, install it in "
-                "the driver's Python too, or return plain numbers, lists and arrays"
-            ) from error
+            raise _no_results(reason_of(error)) from error
         except Exception as error:
             try:
                 self._ask("explain", reason_of(error))
@@ -268,7 +320,7 @@ class RayExecutor:
                 settle(asked)
                 self._ask("shutdown")  # others may need what Ray has reserved
             raise
-        except BaseException:  # Ctrl-C
+        except BaseException:  # Ctrl-C, or a callback that raises
             self.shutdown()
             settle(asked)
             raise
@@ -289,6 +341,16 @@ def _checked_count(name: str, value: Any, least: int = 1) -> int:
     return value
 
 
-def _refuse(callbacks: Any) -> None:
-    if callbacks:
-        raise NotImplementedError("RayExecutor: callbacks are not supported; ranks can print, which hvdrun shows. Leave them out")
+def _checked_range(name: str, value: Optional[Sequence[float]]) -> Optional[Any]:
+    if value is None:
+        return None
+    if len(value) != 2 or not all(isinstance(each, (int, float)) for each in value) or not 0 <= value[0] <= value[1]:
+        raise ValueError(f"{name} must be two numbers of seconds, the smaller one first, not {value!r}")
+    return tuple(value)
+
+
+def _no_results(why: str) -> RuntimeError:
+    return RuntimeError(
+        f"RayExecutor: the results cannot be read here: {why}; if a module is missing, install it in the driver's Python "
+        "too, or return plain numbers, lists and arrays"
+    )

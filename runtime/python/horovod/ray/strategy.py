@@ -1,22 +1,11 @@
 """Where the ranks of a RayExecutor run: Ray's placement groups."""
 
 import dataclasses
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, Tuple
+
+from horovod.ray._params import Params
 
 _LARGER_GROUP = "Give it a bundle for each rank beside the caller's, or pass use_current_placement_group=False"
-
-
-class Params(NamedTuple):
-    """What RayExecutor was asked for, checked."""
-
-    ranks: int
-    num_hosts: int  # 0: any number of hosts
-    num_workers_per_host: int
-    cpus_per_worker: float
-    gpus_per_worker: int  # 0: none
-    use_current_placement_group: bool
-    elastic_restarts: int
-    elastic_timeout: float
 
 
 def create_placement_group(

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from typing import IO, Dict, List
+from typing import IO, Dict, List, Optional, Union
 
 import horovod
 from horovod.runner._job import find_program
@@ -57,19 +57,56 @@ class Order:
     place: List[str]  # as the agent's arguments
     version: str = horovod.hvdrun_version
 
+    def words(self) -> List[str]:
+        return ["call", "spark", *self.place]
+
+    def input_of(self, partition: int) -> str:
+        return f"{self.key} {partition} {self.tasks}\n"
+
     def run(self, partition: int, environment: Dict[str, str]) -> None:
         """Starts the agent of this partition, with the environment of its rank, and waits for its end.
 
         RuntimeError when it could not do its work."""
-        check_version(self.version)
-        command = [find_program("hvdrun-agent"), "call", "spark", *self.place]
-        # The standard output of a task may be its connection to the engine.
-        agent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), stderr=subprocess.PIPE,
-                                 env={**environment, PYTHON: sys.executable})  # fmt: skip
+        Starter().run(self, partition, environment)
+
+
+@dataclasses.dataclass
+class JoinOrder:
+    """What a task is told whose agent joins a running job: what hvdrun has written for it (--join-file)."""
+
+    text: str
+    version: str = horovod.hvdrun_version
+
+    def words(self) -> List[str]:
+        return ["join", "-", "1"]
+
+    def input_of(self, _: int) -> str:
+        return f"{self.text}\n"
+
+
+class Starter:
+    """One agent, from its start to its end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._agent: Optional[subprocess.Popen] = None
+        self._is_to_end = False
+
+    def run(self, order: Union[Order, JoinOrder], partition: int, environment: Dict[str, str]) -> None:
+        """As Order.run()."""
+        check_version(order.version)
+        command = [find_program("hvdrun-agent"), *order.words()]
+        with self._lock:
+            if self._is_to_end:
+                return
+            # The standard output of a task may be its connection to the engine.
+            agent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), stderr=subprocess.PIPE,
+                                     env={**environment, PYTHON: sys.executable})  # fmt: skip
+            self._agent = agent
         words = _LastWords(agent.stderr)
         try:
             try:
-                agent.stdin.write(f"{self.key} {partition} {self.tasks}\n".encode())
+                agent.stdin.write(order.input_of(partition).encode())
                 agent.stdin.flush()
             except BrokenPipeError:
                 pass  # it has ended, and its exit code says why
@@ -80,3 +117,10 @@ class Order:
         if code:
             raise RuntimeError(f"hvdrun-agent of partition {partition} on {os.uname().nodename} ended with code {code}: "
                                f"{' '.join(words.lines) or 'it said nothing'}")  # fmt: skip
+
+    def terminate(self) -> None:
+        """Sends SIGTERM to the agent: its ranks leave the job, or it ends. One that has not begun does not. On any thread."""
+        with self._lock:
+            self._is_to_end = True
+            if self._agent is not None:
+                self._agent.terminate()

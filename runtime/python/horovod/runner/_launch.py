@@ -27,7 +27,8 @@ def own_settings() -> Dict[str, str]:
 class Outcome:
     """What hvdrun left."""
 
-    replies: List[Optional[bytes]]  # by rank; None: nothing came
+    # By rank, None where nothing came; of an elastic job those that came.
+    replies: List[Optional[bytes]]
     code: int
     last_words: str
 
@@ -48,6 +49,7 @@ class Launch:
     largest_result: int
     payload: bytes
     settings: Dict[str, str] = dataclasses.field(default_factory=dict)
+    is_elastic: bool = False
 
     def take_settings(self) -> None:
         """Notes this process's settings, for where hvdrun runs elsewhere."""
@@ -78,7 +80,8 @@ class Launch:
                     start_tasks(order, lambda text: _tell(ours, text))
 
             code, last_words = _job.run_to_end(process, exchange.take, stdout, stderr, begin)
-        return Outcome([exchange.result(rank) for rank in range(self.num_proc)], code, last_words)
+        replies = exchange.results() if self.is_elastic else [exchange.result(rank) for rank in range(self.num_proc)]
+        return Outcome(list(replies), code, last_words)
 
     def _argv(self, exchange: Lines, driver_fd: int) -> List[str]:
         count = self.num_proc

@@ -1,0 +1,64 @@
+"""The way from ray_logger.log() in a rank to the callbacks of RayExecutor.run()."""
+
+import contextlib
+import pickle
+import threading
+from typing import Any, Callable, Iterator, List, Optional
+
+
+class Stopped(BaseException):
+    """Stopped ends a call whose callback has raised."""
+
+
+class Logs(threading.Thread):
+    """Logs calls the callbacks with each thing that comes, in order, until None does."""
+
+    def __init__(self, queue: Any, callbacks: List[Callable[[Any], Any]]) -> None:
+        super().__init__(name="hvd-ray-callbacks", daemon=True)
+        self.queue = queue
+        self._callbacks = callbacks
+        self.error: Optional[Exception] = None
+        self.on_error: Callable[[], Any] = lambda: None
+
+    def run(self) -> None:
+        try:
+            while (item := self.queue.get()) is not None:
+                info = pickle.loads(item)
+                for callback in self._callbacks:
+                    callback(info)
+        except Exception as error:
+            self.error = error
+            self.on_error()
+
+    def check(self) -> None:
+        """Stopped: a callback has raised."""
+        if self.error is not None:
+            raise Stopped
+
+
+@contextlib.contextmanager
+def logs_for(callbacks: Optional[List[Callable[[Any], Any]]]) -> Iterator[Optional[Logs]]:
+    """Gives what passes on what the ranks log during a call; None where there is no callback.
+
+    All has been passed on at the end. What a callback raises is raised there, whatever else comes out of the call."""
+    if not callbacks:
+        yield None
+        return
+    import ray
+    from ray.util.queue import Queue
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)  # it is needed as long as we are
+    logs = Logs(Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here}), list(callbacks))
+    logs.start()
+    try:
+        yield logs
+        logs.queue.put(None)
+        logs.join()
+    except BaseException:
+        if logs.error is None:
+            raise
+    finally:
+        logs.queue.shutdown(force=True)
+    if logs.error is not None:
+        raise logs.error

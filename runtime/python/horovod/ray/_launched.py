@@ -1,0 +1,66 @@
+"""hvdrun for a job whose agents run in Ray's actors, on a thread of its own."""
+
+import os
+import threading
+from typing import Any, Callable, Dict, List, Optional
+
+import ray
+
+from horovod.runner._agent import Order
+from horovod.runner._launch import Launch, Outcome
+
+# The time in seconds for hvdrun to end after it has been told to, or after a rank has failed. It ends ranks that do not
+# listen by force before that.
+END_S = 60.0
+# The time in seconds in which hvdrun learns from the agents that an actor has died, or that a rank has failed.
+AGENTS_WORD_S = 2.0
+
+
+class Launched(threading.Thread):
+    """hvdrun, while it runs, and what came of it. `start_agents` starts the actors' agents when they can call."""
+
+    def __init__(self, launch: Launch, settings: Dict[str, str], start_agents: Callable[[Order], None]) -> None:
+        super().__init__(name="hvd-ray", daemon=True)
+        self._launch = launch
+        self._environment = {**os.environ, **settings}
+        self._start_agents = start_agents
+        self._tell: Callable[[str], None] = lambda _: None
+        self.outcome: Optional[Outcome] = None
+        self.error: Optional[BaseException] = None
+
+    def run(self) -> None:
+        try:
+            self.outcome = self._launch.run(self._environment, None, None, print, self._begin)
+        except BaseException as error:
+            self.error = error
+
+    def tell(self, why: str) -> None:
+        """Tells hvdrun that the agents are gone, and why, unless it has ended."""
+        self._tell(why)
+
+    def end(self, why: str) -> None:
+        """Stops the ranks, unless they have ended."""
+        self._tell(why)
+        self.join(END_S)
+
+    def _begin(self, order: Order, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._start_agents(order)
+
+
+def words_of(settings: Any, gpus_per_worker: int) -> List[str]:
+    """hvdrun's options that all jobs of a RayExecutor have."""
+    words = ["--network-interfaces", ",".join(sorted(settings.nics))] if settings.nics else []
+    if settings.verbose < 2:
+        words.append("--quiet")
+    # With one GPU each, ranks of a host see those of all, each its own at its local rank.
+    return words if gpus_per_worker == 1 else [*words, "--gpus", "none"]
+
+
+def reason_of(error: Exception) -> str:
+    """One line that says why a call of Ray failed."""
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return str(error.cause)
+    if isinstance(error, ray.exceptions.RayActorError):
+        return "the process of the actor has died"
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -1,0 +1,10 @@
+"""Horovod's module of the elastic RayExecutor; here RayExecutor is in horovod.ray."""
+
+from horovod.ray._nodes import RayHostDiscovery as _RayHostDiscovery
+
+
+class RayHostDiscovery(_RayHostDiscovery):
+    """As horovod.ray.elastic.RayHostDiscovery, with other names."""
+
+    def __init__(self, use_gpu: bool = False, cpus_per_worker: float = 1, gpus_per_worker: float = 1) -> None:
+        super().__init__(use_gpu, cpus_per_worker, gpus_per_worker)

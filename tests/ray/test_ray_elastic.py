@@ -1,0 +1,160 @@
+"""Elastic jobs of RayExecutor on real Ray: ranks come and go with its nodes."""
+
+import concurrent.futures
+import os
+import pathlib
+import queue
+import signal
+import time
+
+import pytest
+
+from horovod.ray import ElasticRayExecutor, RayExecutor
+from horovod.ray.elastic import RayHostDiscovery
+from horovod.runner.elastic.discovery import FixedHosts
+from patience import PATIENCE
+
+
+@pytest.fixture
+def executor(cluster):
+    """Makes executors, and shuts them down."""
+    made = []
+
+    def make(discovery=None, start=(), **arguments):
+        settings = RayExecutor.create_settings(timeout_s=PATIENCE, placement_group_timeout_s=PATIENCE)
+        settings.discovery = discovery
+        made.append(RayExecutor(settings, override_discovery=discovery is None, **arguments))
+        made[-1].start(*start)
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.shutdown()
+
+
+def address():
+    return next(iter(RayHostDiscovery().find_available_hosts_and_slots()))
+
+
+def trains(sizes):
+    """Trains until the job has had these sizes, one after the other; the rank, and how many steps there were."""
+    import torch
+
+    import horovod.torch as hvd
+    from horovod.ray import ray_logger
+
+    hvd.init()
+    state = hvd.elastic.TorchState(step=0, left=list(sizes))
+
+    @hvd.elastic.run
+    def train(state):
+        while True:
+            assert float(hvd.allreduce(torch.ones(1), op=hvd.Sum)) == hvd.size()
+            state.step += 1
+            if hvd.size() == state.left[0]:
+                state.left = state.left[1:]
+                ray_logger.log({"size": hvd.size()})
+            if not state.left:
+                return hvd.rank(), hvd.size()
+            state.commit()
+            time.sleep(0.05)
+
+    return train(state)
+
+
+def test_ranks_come_and_go_as_a_discovery_says(executor):
+    hosts = FixedHosts({address(): 2})
+    then, told = {2: 3, 3: 2}, []
+
+    def change(info):
+        told.append(info["size"])
+        hosts.set({address(): then[info["size"]]})
+
+    ranks = executor(hosts, min_workers=2, max_workers=3)
+    assert ranks.run(trains, [[2, 3, 2]], callbacks=[change]) == [(0, 2), (1, 2)]
+    assert told == [2, 3, 2]
+
+
+def test_a_node_of_ray_that_comes_gets_a_rank_and_one_that_is_lost_is_done_without(nodes, executor):
+    ranks, told, node = executor(min_workers=2, cpus_per_worker=2), queue.Queue(), None
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        ends = pool.submit(ranks.run, trains, [[2, 3, 2]], callbacks=[lambda info: told.put(info["size"])])
+        ends.add_done_callback(lambda _: told.put("over"))
+        try:
+            import ray
+
+            assert told.get() == 2
+            node = nodes.add_node(num_cpus=2)  # Ray wants the main thread for it
+            assert told.get() == 3
+            nodes.remove_node(node)
+            node = None
+            assert ends.result() == [(0, 2), (1, 2)]
+            assert sum(each["Alive"] for each in ray.nodes()) == 2
+        finally:
+            ranks.shutdown()
+            if node is not None:
+                nodes.remove_node(node)
+
+
+def test_a_callback_that_raises_ends_the_call(executor):
+    ranks = executor(min_workers=2, max_workers=2)
+    with pytest.raises(ZeroDivisionError):
+        ranks.run(trains, [[2, 9]], callbacks=[lambda _: 1 // 0])
+    assert ranks.run(lambda: os.environ["HOROVOD_SIZE"]) == ["2", "2"]
+
+
+def test_a_rank_that_dies_is_started_again_with_its_object_and_its_call(executor, tmp_path):
+    class Made:
+        def __init__(self, folder):
+            self.path = pathlib.Path(folder) / os.environ["HOROVOD_RANK"]
+
+    def dies_once(made):
+        import torch
+
+        import horovod.torch as hvd
+
+        hvd.init()
+        state = hvd.elastic.TorchState(step=0)
+
+        @hvd.elastic.run
+        def train(state):
+            while state.step < 3:
+                if state.step == 1 and hvd.rank() == 1 and not made.path.exists():
+                    made.path.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                hvd.allreduce(torch.ones(1), name=f"step.{state.step}")
+                state.step += 1
+                state.commit()
+            return hvd.rank(), state.step
+
+        return train(state)
+
+    ranks = executor(min_workers=2, max_workers=2, reset_limit=2, start=(Made, [str(tmp_path)]))
+    assert ranks.execute(dies_once) == [(0, 3), (1, 3)]
+    assert (tmp_path / "1").exists()
+
+
+def test_what_a_function_raises_is_raised_and_the_next_call_is_a_job_of_its_own(executor):
+    ranks = executor(min_workers=2, max_workers=2)
+    with pytest.raises(ZeroDivisionError) as raised:
+        ranks.run(lambda: 1 // int(os.environ["HOROVOD_RANK"]))
+    assert "on rank 0" in str(raised.value.__cause__)
+    with pytest.raises(RuntimeError, match="1 of 2 ranks left a result"):
+        ranks.run(lambda: os._exit(0) if os.environ["HOROVOD_RANK"] == "1" else None)
+    assert ranks.run(lambda: os.environ["HOROVOD_SIZE"]) == ["2", "2"]
+    for method in (ranks.run_remote, ranks.execute_single):
+        with pytest.raises(NotImplementedError, match=f"{method.__name__}: its ranks come and go; use"):
+            method(print)
+
+
+def test_too_few_nodes_are_told(executor):
+    with pytest.raises(TimeoutError, match="Ray has offered 4 of the 5 slots that the job needs for 1 s"):
+        executor(min_workers=5, elastic_timeout=1)
+
+
+def test_the_former_name(cluster):
+    settings = ElasticRayExecutor.create_settings(min_num_proc=1, max_num_proc=2, timeout_s=PATIENCE)
+    executor = ElasticRayExecutor(settings, env_vars={"COLOUR": "red"})
+    executor.start()
+    assert executor.run(lambda: os.environ["COLOUR"]) == ["red", "red"]
+    executor.shutdown()
