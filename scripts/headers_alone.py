@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Compiles each header by itself: whoever includes it needs to include nothing first. hvd.h also as C99.
 
-Usage: scripts/headers_alone.py        Results are kept in build/headers-alone, by what went into them.
+Usage: scripts/headers_alone.py        Results are kept in build/headers-alone, by what went into them, and by the compiler cache.
 
 Reading the standard library takes most of the time, so that clang, where it is there, has it precompiled. Whether a header includes
 what it uses of that is then looked up in standard_names.py.
 
 A header that a file of the product includes before anything else is left to that file's compiler, where build/main compiles the file
-alone (preset ci): that has shown the same. Tests' files do not count, since build/main may have none.
+alone (preset dev): that has shown the same. Tests' files do not count, since build/main may have none.
 """
 
 import concurrent.futures
@@ -26,8 +26,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build/headers-alone"
 CLANG = "clang++-14"
 CXX = os.environ.get("CXX") or (CLANG if shutil.which(CLANG) else "g++")
-FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", f"-I{ROOT}/runtime/include",
-         '-DHVD_VERSION=""', '-DFAKE_CUDA_LIBRARY=""', '-DFAKE_NCCL_LIBRARY=""', "-x"]
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", f"-I{ROOT}/runtime/include",
+         '-DHVD_VERSION=""', '-DFAKE_CUDA_LIBRARY=""', '-DFAKE_NCCL_LIBRARY=""']
+# Beside what scripts/common.sh says of the compiler cache.
+CCACHE = shutil.which("ccache")
+CCACHE_SETTINGS = {"CCACHE_NOHASHDIR": "1", "CCACHE_DEPEND": "1", "CCACHE_BASEDIR": str(ROOT),
+                   "CCACHE_SLOPPINESS": "pch_defines,time_macros,include_file_mtime,include_file_ctime"}  # fmt: skip
 # Where the build has found CUDA's headers.
 CUDA = re.compile(r"^HVD_CUDA_INCLUDE:PATH=(/.*)$", re.M)
 C_HEADERS = {"runtime/include/hvd/hvd.h"}
@@ -63,12 +67,28 @@ def check(job):
         return None
     flags = [flag.replace("c++20", "c99") if language == "c" else flag for flag in FLAGS]
     before = compiler[2] if language == "c++" else []
-    done = subprocess.run([compiler[0], *before, *flags, language, "-"], input=f'#include "{header}"\n', text=True,
-                          capture_output=True, cwd=ROOT)
+    done = compiled(header, [compiler[0], *before, *flags], language)
     if done.returncode:
         return f"{header} ({language}) does not compile alone:\n{done.stderr}"
     key.touch()
     return None
+
+
+def compiled(header, command, language):
+    """What became of the compiler."""
+    text = f'#include "{header}"\n'
+    if not CCACHE:
+        return subprocess.run([*command, "-fsyntax-only", "-x", language, "-"], input=text, text=True, capture_output=True, cwd=ROOT)
+    # The compiler cache wants a file that becomes an object.
+    source = CACHE / f"{header.replace('/', '.')}.{'c' if language == 'c' else 'cpp'}"
+    if not source.exists():
+        source.write_text(text)
+    made = source.with_suffix(".o")
+    done = subprocess.run([CCACHE, *command, "-MD", "-c", str(source), "-o", str(made)], text=True, capture_output=True, cwd=ROOT,
+                          env={**os.environ, **CCACHE_SETTINGS})  # fmt: skip
+    for left in (made, made.with_suffix(".d")):
+        left.unlink(missing_ok=True)
+    return done
 
 
 def precompiled(version):
@@ -80,9 +100,11 @@ def precompiled(version):
     made = CACHE / f"{key}.pch"
     if not made.exists():
         part = made.with_suffix(f".{os.getpid()}")
-        text = "".join(f"#include {name}\n" for name in names)
-        flags = [flag for flag in FLAGS if flag not in ("-fsyntax-only", "-x")]
-        subprocess.run([CXX, *flags, "-x", "c++-header", "-", "-o", str(part)], input=text, text=True, check=True, cwd=ROOT)
+        header = made.with_suffix(".h")
+        header.write_text("".join(f"#include {name}\n" for name in names))
+        # Else the file's time is in it, and the compiler cache takes each one for another.
+        flags = [*FLAGS, "-Xclang", "-fno-pch-timestamp"]
+        subprocess.run([CXX, *flags, "-x", "c++-header", str(header), "-o", str(part)], check=True, cwd=ROOT)
         part.replace(made)
     return ["-include-pch", str(made)]
 
