@@ -20,6 +20,7 @@ def spark_possible():
     os.environ.setdefault("SPARK_HOME", str(pathlib.Path(pyspark.__file__).parent))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_CONF_DIR"] = str(ROOT / "tests/spark/settings")
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,8 @@ WAYS = ("run", "backend", "runner")
 def cluster(spark_possible, lab2):
     """A master beside the driver, and a worker on each host."""
     address = lab2.addr("launcher")
-    java = ["env", "-u", "SPARK_LOCAL_IP", f"SPARK_HOME={os.environ['SPARK_HOME']}", f"{os.environ['SPARK_HOME']}/bin/spark-class"]
+    java = ["env", "-u", "SPARK_LOCAL_IP", f"SPARK_HOME={os.environ['SPARK_HOME']}",
+            "SPARK_DAEMON_JAVA_OPTS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", f"{os.environ['SPARK_HOME']}/bin/spark-class"]
     deploy = "org.apache.spark.deploy"
     running = [lab2.popen(*java, f"{deploy}.master.Master", "--host", address, "--port", PORT, "--webui-port", 0,
                           stdout=None, stderr=None)]  # fmt: skip
@@ -92,7 +93,8 @@ def test_ranks_are_on_their_hosts_and_a_cut_network_ends_the_job(cluster):
     folder.mkdir()
     driver = lab.popen(
         "env", "-u", "SPARK_LOCAL_IP", f"PATH={os.environ['PATH']}", f"PYTHONPATH={pathlib.Path('tests/support').resolve()}",
-        f"SPARK_HOME={os.environ['SPARK_HOME']}", f"PYSPARK_PYTHON={sys.executable}", sys.executable, "-c", DRIVER,
+        f"SPARK_HOME={os.environ['SPARK_HOME']}", f"PYSPARK_PYTHON={sys.executable}",
+        f"SPARK_CONF_DIR={os.environ['SPARK_CONF_DIR']}", sys.executable, "-c", DRIVER,
         lab.addr("launcher"), folder,
     )  # fmt: skip
     words = []
@@ -166,7 +168,8 @@ def test_data_by_spark_and_training_on_hosts_that_ssh_reaches(spark_possible, la
     folder = lab2.shared / "elsewhere"
     folder.mkdir()
     done = lab2.run("env", f"PATH={os.environ['PATH']}", f"SPARK_HOME={os.environ['SPARK_HOME']}", "SPARK_LOCAL_IP=127.0.0.1",
-                    f"PYSPARK_PYTHON={sys.executable}", sys.executable, "-c", ELSEWHERE, folder)  # fmt: skip
+                    f"PYSPARK_PYTHON={sys.executable}",
+                    f"SPARK_CONF_DIR={os.environ['SPARK_CONF_DIR']}", sys.executable, "-c", ELSEWHERE, folder)  # fmt: skip
     found = [json.loads(line.removeprefix("FOUND ")) for line in done.stdout.splitlines() if line.startswith("FOUND ")]
     assert found, done.stdout + done.stderr
     assert found[0]["losses"][2] < found[0]["losses"][0] and found[0]["rows"] == 64
