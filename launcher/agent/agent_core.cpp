@@ -278,19 +278,17 @@ std::unique_ptr<NodeCheck> AgentCore::make_check(const JobSecret& secret) {
 }
 
 void AgentCore::on_child_signal() {
-  int status = 0;
-  pid_t pid = 0;
-  while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
+  ranks_.reap([this](pid_t pid, const ExitStatus& status) {
     if (const auto rank = ranks_.rank_of(pid)) {
       hub_->catch_up();
       if (sampler_ != nullptr) {
         sampler_->tell_last(*rank, pid);
       }
-      ranks_.on_exited(pid, ExitStatus::from_wait(status), state_.is_stopping());
-    } else if (sampler_ == nullptr || !sampler_->on_exited(pid, ExitStatus::from_wait(status))) {
-      relays_->on_exited(pid, ExitStatus::from_wait(status));  // or a process that a rank had left behind
+      ranks_.on_exited(pid, status, state_.is_stopping());
+    } else if (sampler_ == nullptr || !sampler_->on_exited(pid, status)) {
+      relays_->on_exited(pid, status);  // or a process that a rank had left behind
     }
-  }
+  });
   tell_finished();
   if (state_.is_sweeping() && is_nothing_left()) {
     apply(agent_event::LeftFound{});

@@ -101,7 +101,9 @@ Result<void> NodeRanks::allow_files_for(const StartMessage& start) {
   const std::size_t ranks = start.ranks.size();
   const auto readers = static_cast<std::uint64_t>(
       std::count_if(start.ranks.begin(), start.ranks.end(), [](const auto& rank) { return rank.reads_input; }));
-  const auto allowed = allow_open_files(count_open_files() + ranks * kFilesOfRank + readers + kFilesToSpare);
+  const std::uint64_t others = count_open_files() + readers + kFilesToSpare;
+  tells_order_ = allow_open_files(others + ranks * (kFilesOfRank + 1)).ok();
+  const auto allowed = tells_order_ ? Result<void>() : allow_open_files(others + ranks * kFilesOfRank);
   return allowed.ok()
              ? allowed
              : Error(allowed.error().code(), "for " + std::to_string(ranks) + " ranks " + allowed.error().message() +
@@ -136,6 +138,9 @@ Result<void> NodeRanks::start_rank(const StartMessage& start, const StartMessage
   if (!process.ok()) {
     input_.drop(rank.rank);
     return process.error();
+  }
+  if (tells_order_) {
+    deaths_.watch(process.value()->pid());
   }
   sink_.send(AgentMessage::kStarted, number_body(rank.rank, process.value()->pid()));
   ranks_.push_back(std::move(process).value());
@@ -215,6 +220,7 @@ void NodeRanks::on_exited(pid_t pid, ExitStatus status, bool is_stopping) {
   if (found == ranks_.end()) {
     return;
   }
+  deaths_.forget(pid);
   const ExitDetail detail = explain(pid, status, is_stopping);
   (*found)->mark_exited(status);
   input_.drop((*found)->rank());

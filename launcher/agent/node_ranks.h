@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/agent/death_order.h"
 #include "launcher/agent/input_feed.h"
 #include "launcher/agent/rank_process.h"
 #include "launcher/post_mortem/oom_watch.h"
@@ -57,6 +58,8 @@ class NodeRanks {
   [[nodiscard]] std::optional<int> rank_of(pid_t pid) const;
   // Returns number and process of each rank that has not ended.
   [[nodiscard]] std::vector<std::pair<int, pid_t>> running() const;
+  // Reaps all children of this process that have ended. Ranks come first, in the order in which they have ended.
+  void reap(const std::function<void(pid_t pid, const ExitStatus& status)>& tell) { deaths_.reap(tell); }
   // The process of a rank was reaped. `is_stopping`: what kills ranks from now on is this agent.
   void on_exited(pid_t pid, ExitStatus status, bool is_stopping);
   // Calls `tell(rank, has_failed)` for each that has ended and of which nothing more will come.
@@ -91,6 +94,8 @@ class NodeRanks {
   std::uint64_t credit_ = 0;
   bool is_drained_ = false;
   OomWatch oom_watch_;
+  DeathOrder deaths_;
+  bool tells_order_ = false;            // there are descriptors enough
   std::string cwd_;                     // of the ranks
   std::uint64_t ranks_open_files_ = 0;  // their limit, as this process had it at first
 };

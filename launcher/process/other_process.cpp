@@ -68,8 +68,12 @@ void await_end(pid_t pid, std::int64_t began) {
 
 }  // namespace
 
+Fd open_pidfd(pid_t pid) {
+  return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
 Result<Fd> open_process(pid_t pid) {
-  Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  Fd fd = open_pidfd(pid);
   if (fd.is_open()) {
     return fd;
   }

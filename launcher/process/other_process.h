@@ -15,6 +15,9 @@ namespace hvd::launch {
 // waits for the end, and the descriptor is an eventfd.
 Result<Fd> open_process(pid_t pid);
 
+// Returns a pidfd, or nothing where the kernel has none.
+Fd open_pidfd(pid_t pid);
+
 // Does what open_process() does without the kernel's pidfds.
 Result<Fd> open_process_by_thread(pid_t pid);
 

@@ -5,8 +5,11 @@ HVD_CAUSE_RUNS: how often each of the first tests is done (default 1).
 
 import json
 import os
+import pathlib
 import re
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -88,6 +91,33 @@ def test_a_plain_script_whose_traceback_came_first_is_the_cause_though_another_e
     assert re.search(r"^hvdrun: rank (\d)", done.stderr, re.M)[1] == "1", done.stderr
     assert "hvdrun: ValueError: first" in done.stderr
     assert "1 other rank failed because of it" in done.stderr.splitlines()[-1]
+
+
+def test_of_two_ranks_that_end_before_their_agent_looks_the_first_is_the_cause(tmp_path):
+    # The agent sleeps until both have ended, as one that gets no processor does.
+    script = f"echo $$ $PPID > {tmp_path}/rank.$HVD_RANK; while [ ! -e {tmp_path}/go.$HVD_RANK ]; do sleep 0.05; done; exit $((HVD_RANK + 3))"
+    job = subprocess.Popen([HVDRUN, "-np", "2", *GRACE, "sh", "-c", script], stderr=subprocess.PIPE, text=True)
+    agent = None
+    try:
+        notes = [tmp_path / f"rank.{rank}" for rank in range(2)]
+        wait_for(lambda: all(note.exists() and note.read_text().endswith("\n") for note in notes))
+        (first, agent), (second, _) = [map(int, note.read_text().split()) for note in notes]
+        os.kill(agent, signal.SIGSTOP)
+        for rank, pid in ((1, second), (0, first)):
+            (tmp_path / f"go.{rank}").touch()
+            wait_for(lambda: pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    finally:
+        if agent is not None:
+            os.kill(agent, signal.SIGCONT)
+        err = job.communicate(timeout=PATIENCE)[1]
+    assert job.returncode == 4 and re.search(r"^hvdrun: rank (\d)", err, re.M)[1] == "1", err
+
+
+def wait_for(is_true):
+    deadline = time.monotonic() + PATIENCE
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_events_tell_of_the_failure_at_once_and_when_the_rank_has_ended():
