@@ -6,6 +6,10 @@ import threading
 from typing import Any, Callable, Iterator, List, Optional
 
 
+# The time in seconds for callbacks of a call that has failed.
+_LAST_S = 60.0
+
+
 class Stopped(BaseException):
     """Stopped ends a call whose callback has raised."""
 
@@ -17,18 +21,33 @@ class Logs(threading.Thread):
         super().__init__(name="hvd-ray-callbacks", daemon=True)
         self.queue = queue
         self._callbacks = callbacks
-        self.error: Optional[Exception] = None
+        self.error: Optional[BaseException] = None
         self.on_error: Callable[[], Any] = lambda: None
 
     def run(self) -> None:
-        try:
-            while (item := self.queue.get()) is not None:
+        while (item := self._next()) is not None:
+            try:
                 info = pickle.loads(item)
                 for callback in self._callbacks:
                     callback(info)
-        except Exception as error:
-            self.error = error
-            self.on_error()
+            except BaseException as error:
+                self.error = error
+                self.on_error()
+                return
+
+    def _next(self) -> Optional[bytes]:
+        try:
+            return self.queue.get()
+        except Exception:
+            return None  # Ray has ended the queue
+
+    def finish(self, patience_s: Optional[float]) -> None:
+        """Waits until all has been passed on."""
+        try:
+            self.queue.put(None)
+        except Exception:
+            return  # Ray has ended the queue
+        self.join(patience_s)
 
     def check(self) -> None:
         """Stopped: a callback has raised."""
@@ -40,7 +59,8 @@ class Logs(threading.Thread):
 def logs_for(callbacks: Optional[List[Callable[[Any], Any]]]) -> Iterator[Optional[Logs]]:
     """Gives what passes on what the ranks log during a call; None where there is no callback.
 
-    All has been passed on at the end. What a callback raises is raised there, whatever else comes out of the call."""
+    All has been passed on at the end, also where the call fails. What a callback raises is raised there, whatever else comes
+    out of the call."""
     if not callbacks:
         yield None
         return
@@ -53,12 +73,15 @@ def logs_for(callbacks: Optional[List[Callable[[Any], Any]]]) -> Iterator[Option
     logs.start()
     try:
         yield logs
-        logs.queue.put(None)
-        logs.join()
-    except BaseException:
+    except BaseException as failed:
         if logs.error is None:
+            if isinstance(failed, Exception):
+                logs.finish(_LAST_S)
             raise
+    else:
+        logs.finish(None)
     finally:
+        logs.on_error = lambda: None
         logs.queue.shutdown(force=True)
     if logs.error is not None:
         raise logs.error

@@ -24,7 +24,9 @@ class Launched(threading.Thread):
         self._launch = launch
         self._environment = {**os.environ, **settings}
         self._start_agents = start_agents
-        self._tell: Callable[[str], None] = lambda _: None
+        self._lock = threading.Lock()
+        self._tell: Optional[Callable[[str], None]] = None  # None: hvdrun has not asked for the agents
+        self._why_not: Optional[str] = None  # it is to be ended before that
         self.outcome: Optional[Outcome] = None
         self.error: Optional[BaseException] = None
 
@@ -36,16 +38,25 @@ class Launched(threading.Thread):
 
     def tell(self, why: str) -> None:
         """Tells hvdrun that the agents are gone, and why, unless it has ended."""
+        with self._lock:
+            if self._tell is None:
+                self._why_not = why
+                return
         self._tell(why)
 
     def end(self, why: str) -> None:
         """Stops the ranks, unless they have ended."""
-        self._tell(why)
+        self.tell(why)
         self.join(END_S)
 
     def _begin(self, order: Order, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._start_agents(order)
+        with self._lock:
+            self._tell = tell
+            why = self._why_not
+        if why is None:
+            self._start_agents(order)
+        else:
+            tell(why)
 
 
 def words_of(settings: Any, gpus_per_worker: int) -> List[str]:

@@ -13,11 +13,11 @@ import socket
 import struct
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from horovod.ray._rank import ERROR, LOG, STOP
 from horovod.ray._stream import KEY, SOCKET, Stream
-from horovod.runner._agent import Order, Starter
+from horovod.runner._agent import JoinOrder, Order, Starter
 from horovod.runner._job import raise_first_failure
 
 # A rank that has connected says who it is at once; a stranger gets this many seconds.
@@ -57,7 +57,7 @@ class _Seat:
         self._stream: Optional[Stream] = None
         self.rank = -1
 
-    def run_agent(self, order: Order, partition: int, environment: Dict[str, str]) -> None:
+    def run_agent(self, order: Union[Order, JoinOrder], partition: int, environment: Dict[str, str]) -> None:
         try:
             self._starter.run(order, partition, {**environment, SOCKET: self._name, KEY: self._key})
         except Exception as error:
@@ -151,6 +151,13 @@ class Node:
             if error is not None:
                 raise error
 
+    def run_agent(self, number: int, order: Union[Order, JoinOrder], partition: int) -> None:
+        """Runs one agent to its end. RuntimeError: it has ended with another code than 0."""
+        # hvdrun knows the GPUs of all first ranks of a host when it starts them, and of one that joins only its own.
+        shows_all = isinstance(order, JoinOrder) and self._gpus == 1
+        environment = dict(os.environ) if shows_all else self._environment_of(number)
+        self._seats[number].run_agent(order, partition, environment)
+
     def connect(self, patience_s: float) -> List[int]:
         """The ranks that the agents have started, when all have called. ConnectionError: one has not."""
         deadline = time.monotonic() + patience_s
@@ -195,10 +202,9 @@ class Node:
             except OSError:
                 pass  # the rank is gone, and hvdrun knows it
 
-    def leave(self) -> None:
-        """Asks all agents to leave the job."""
-        for seat in self._seats:
-            seat.leave()
+    def leave(self, number: int) -> None:
+        """Asks an agent to leave the job."""
+        self._seats[number].leave()
 
     def _environment_of(self, number: int) -> Dict[str, str]:
         """This actor's, with the GPUs of one rank. Which GPUs the actor may use is Ray's word."""

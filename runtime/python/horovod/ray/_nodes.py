@@ -1,7 +1,7 @@
 """Which nodes Ray has now, and how many ranks they have room for."""
 
 import dataclasses
-from typing import Dict, List
+from typing import Any, Dict, List, Mapping, Tuple
 
 from horovod.runner.elastic.discovery import HostDiscovery
 
@@ -21,14 +21,26 @@ class Node:
     free: int  # ranks that it has room for, beside what runs there
 
 
-def nodes_with_room(cpus: float, gpus: float) -> List[Node]:
-    """The nodes that are alive."""
+def alive_nodes(cpus: float, gpus: float) -> List[Node]:
+    """The nodes that are alive, with their room for ranks of so many CPUs and GPUs."""
     import ray
     from ray._private.state import available_resources_per_node
 
     free = available_resources_per_node()
-    alive = [node for node in ray.nodes() if node["Alive"]]
-    return [Node(node["NodeID"], node["NodeManagerAddress"], _room(free.get(node["NodeID"], {}), cpus, gpus)) for node in alive]
+    return [Node(node["NodeID"], node["NodeManagerAddress"], _room(free.get(node["NodeID"], {}), cpus, gpus))
+            for node in ray.nodes() if node["Alive"]]  # fmt: skip
+
+
+def with_addresses(hosts: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[str]]:
+    """The hosts that Ray has, by their addresses; and the names of others. A host is called by either in `hosts`."""
+    import ray
+
+    addresses: Dict[str, str] = {}
+    for node in ray.nodes():
+        if node["Alive"]:
+            addresses[node["NodeManagerAddress"]] = addresses[node["NodeManagerHostname"]] = node["NodeManagerAddress"]
+    known = {addresses[host]: slots for host, slots in hosts.items() if host in addresses}
+    return known, [host for host in hosts if host not in addresses]
 
 
 class RayHostDiscovery(HostDiscovery):
@@ -44,7 +56,7 @@ class RayHostDiscovery(HostDiscovery):
         self._gpus = gpus_per_slot if use_gpu else 0
 
     def find_available_hosts_and_slots(self) -> Dict[str, int]:
-        """Returns the slots of each host, by the address that Ray knows it by."""
+        """Returns the slots of each host, by the address that Ray has for it."""
         import ray
 
         found: Dict[str, int] = {}

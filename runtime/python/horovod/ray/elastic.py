@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from horovod.ray._nodes import RayHostDiscovery
 from horovod.ray.runner import MiniSettings, RayExecutor
@@ -18,6 +18,7 @@ class ElasticSettings(MiniSettings):
     max_num_proc: Optional[int] = None
     reset_limit: Optional[int] = None
     elastic_timeout: float = 600
+    cooldown_range: Optional[Sequence[float]] = None
 
 
 class ElasticRayExecutor:
@@ -44,7 +45,10 @@ class ElasticRayExecutor:
         **others: Any,
     ) -> ElasticSettings:
         """Settings for ElasticRayExecutor: as the arguments of RayExecutor and its create_settings(). `others`: verbose,
-        discovery."""
+        discovery, cooldown_range. ValueError names one that there is not."""
+        for name in others:
+            if name not in ("verbose", "discovery", "cooldown_range"):
+                raise ValueError(f"ElasticRayExecutor.create_settings: there is no {name}={others[name]!r}; leave it out")
         for name, value in (("min_np", min_np), ("max_np", max_np)):
             if value is not None:
                 warnings.warn(f"{name} is the former name of {name[:3]}_num_proc", DeprecationWarning, stacklevel=2)
@@ -79,6 +83,7 @@ class ElasticRayExecutor:
             max_workers=settings.max_num_proc,
             reset_limit=settings.reset_limit,
             elastic_timeout=settings.elastic_timeout,
+            cooldown_range=settings.cooldown_range,
             cpus_per_worker=cpus_per_slot,
             use_gpu=use_gpu,
             gpus_per_worker=gpus_per_slot,

@@ -15,11 +15,11 @@ def configure(queue: Any) -> None:
     _queue = queue
 
 
-def log(info: Any, chief_only: bool = True) -> None:
-    """Sends `info` to the callbacks, where the function was called with any.
+def log(info_dict: Any, chief_only: bool = True) -> None:
+    """Sends `info_dict` to the callbacks, where the function was called with any.
 
     Args:
-        info: what cloudpickle can carry; a dict by custom.
+        info_dict: what cloudpickle can carry; a dict by custom.
         chief_only: only rank 0 sends it.
     """
     global _has_warned
@@ -28,4 +28,4 @@ def log(info: Any, chief_only: bool = True) -> None:
             _has_warned = True
             warnings.warn("horovod.ray.ray_logger.log() reaches nobody here: this is no rank of a RayExecutor", stacklevel=2)
     elif not chief_only or present_rank() == 0:
-        _queue.put(info)
+        _queue.put(info_dict)

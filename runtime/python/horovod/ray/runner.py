@@ -27,7 +27,7 @@ class MiniSettings:
     timeout_s: float = 300  # for Ray to start the actors, and again for the ranks to start
     placement_group_timeout_s: float = 100
     # Which hosts an elastic job may use, with override_discovery=False: an object with find_available_hosts_and_slots(),
-    # which returns the slots of each host, by the address that Ray has for it.
+    # which returns the slots of each host, by the name or address that Ray has for it. With a Ray Client it is copied.
     discovery: Any = None
 
 
@@ -50,11 +50,12 @@ class RayExecutor:
         use_gpu, gpus_per_worker: GPUs of Ray for each rank; default with use_gpu: 1. With one, ranks of a host see those
             of all, each its own at its local rank; with more, a rank sees only its own.
         use_current_placement_group: ranks run in the placement group of the calling actor, where there is one.
-        min_workers: an elastic job begins with so many ranks, and goes on while so many are left.
+        min_workers: an elastic job begins with as many ranks as there is room for, and so many at least; it goes on while so
+            many are left.
         max_workers: it never has more; default: as many as the nodes have room for.
         reset_limit: how often its ranks may change before it ends; default: any number of times.
-        cooldown_range: least and most seconds in which nothing is started on a node that was lost, twice as long each
-            time; default: 10, 600.
+        cooldown_range: least and most seconds in which nothing is started on a node where an actor or an agent was lost,
+            twice as long each time; default: 10, 600.
         elastic_timeout: seconds to wait for min_workers ranks.
         override_discovery: the job may use all nodes of Ray. False: those of `settings.discovery`.
 
@@ -157,7 +158,7 @@ class RayExecutor:
     ) -> None:
         """Starts the ranks, and makes an object of `executable_cls` in each. Ranks of an earlier start() are ended first.
 
-        With min_workers it waits until there are nodes enough; the ranks of each call make an object of their own.
+        With min_workers it waits until the cluster has nodes enough; the ranks of each call make an object of their own.
 
         Args:
             extra_env_vars: variables for the ranks, over those of Ray's workers.
@@ -202,12 +203,12 @@ class RayExecutor:
         kwargs: Optional[Dict[str, Any]] = None,
         callbacks: Optional[List[Callable[[Any], None]]] = None,
     ) -> List[Any]:
-        """Calls `fn(*args, **kwargs)` on each rank; the results in rank order. With min_workers of the ranks that are left.
+        """Calls `fn(*args, **kwargs)` on each rank; the results in rank order. In an elastic job they are of the ranks that there are at its end.
 
         Args:
             fn: anything that cloudpickle can carry, as can `args` and `kwargs`.
-            callbacks: each is called here, on a thread of its own, with all that the ranks give to
-                horovod.ray.ray_logger.log(). What one raises ends the ranks, and is raised.
+            callbacks: they are called in this process, on a thread of their own, with all that the ranks give to
+                horovod.ray.ray_logger.log(). What one raises is raised here, and ends the ranks if they still call `fn`.
 
         Raises:
             Whatever `fn` raised first, with the rank, its host, traceback and the job's last lines as its cause.
@@ -220,7 +221,7 @@ class RayExecutor:
     ) -> List[Any]:
         """As run(), without waiting: Ray's references to the results, in rank order. Later calls wait for this one.
 
-        NotImplementedError with min_workers, where the ranks may become others."""
+        NotImplementedError with min_workers, where ranks may come and go during a call."""
         self._refuse_elastic("run_remote", "run")
         return self._ask("ask", "run", make_payload(fn, args, kwargs), self._params.ranks)
 
@@ -229,7 +230,7 @@ class RayExecutor:
         return self._results("execute", make_payload(fn, (), {}), callbacks)
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:
-        """As execute(), on rank 0 alone. NotImplementedError with min_workers, where it may become another."""
+        """As execute(), on rank 0 alone. NotImplementedError with min_workers, where that may become another process."""
         self._refuse_elastic("execute_single", "execute")
         return self._results("execute", make_payload(fn, (), {}), ranks=1)[0]
 
@@ -284,17 +285,24 @@ class RayExecutor:
 
     def _elastic_results(self, kind: str, payload: bytes, logs: Optional[Logs]) -> List[Any]:
         if logs is not None:
-            logs.on_error = lambda: self._ask("shutdown")  # on another thread
+            logs.on_error = self._give_up  # on another thread
         try:
             values = self._ask("run", kind, payload, logs and logs.queue)
         except BaseException:
             if self._is_remote:
-                self._ask("shutdown")  # after Ctrl-C here
+                self._give_up()  # after Ctrl-C here
             raise
         try:
             return [pickle.loads(value) for value in values]
         except Exception as error:
             raise _no_results(str(error)) from error
+
+    def _give_up(self) -> None:
+        """Ends the job of a call, if it still runs."""
+        try:
+            self._ask("give_up")
+        except Exception:
+            pass  # after shutdown(), or Ray is gone
 
     def _results_of_ranks(self, kind: str, payload: bytes, ranks: int, logs: Optional[Logs]) -> List[Any]:
         import ray
