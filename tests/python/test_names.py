@@ -125,7 +125,7 @@ def test_optimizers_that_replace_horovods_hooks_are_refused():
             make()
 
 
-ABSENT = """horovod.ray.elastic.ElasticRayExecutor horovod.ray.elastic.ElasticRayExecutor.create_settings
+ABSENT = """horovod.ray.worker.BaseHorovodWorker horovod.ray.runner.Coordinator.establish_rendezvous
 horovod.ray.utils.detect_nics horovod.ray.utils.map_blocking horovod.ray.utils.nics_to_env_var
 horovod.runner.elastic.rendezvous.create_rendezvous_handler horovod.runner.http.http_client.put_data_into_kvstore
 horovod.runner.http.http_client.read_data_from_kvstore horovod.runner.http.http_server.KVStoreServer
@@ -149,9 +149,9 @@ def is_module(name):
 
 
 def test_absent_names_are_not_there_for_pythons_own_questions():
-    from horovod.ray.elastic import ElasticRayExecutor
+    from horovod.ray.worker import BaseHorovodWorker
 
-    assert not hasattr(ElasticRayExecutor, "__wrapped__")
+    assert not hasattr(BaseHorovodWorker, "__wrapped__")
 
 
 def test_horovods_front_for_mxnet_is_refused():
