@@ -73,22 +73,23 @@ def test_a_rank_that_dies_between_calls_is_told_by_the_next(cluster):
 
 
 DRIVER = """
+import json
 import sys
 import ray
 from horovod.ray import RayExecutor
 from test_ray_deaths import record
 
 ray.init(address=sys.argv[2], log_to_driver=False)
-executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), **{sys.argv[3]: 2})
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), **json.loads(sys.argv[3]))
 executor.start()
 executor.run(record, args=[sys.argv[1]])
 """
 
 
-@pytest.mark.parametrize("argument", ["num_workers", "min_workers"])
-def test_a_killed_driver_leaves_nothing(cluster, tmp_path, argument):
+@pytest.mark.parametrize("arguments", [{"num_workers": 2}, {"min_workers": 2, "max_workers": 2}], ids=["static", "elastic"])
+def test_a_killed_driver_leaves_nothing(cluster, tmp_path, arguments):
     paths = os.pathsep.join(["tests/support", os.path.dirname(__file__)])
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path), cluster, argument], stdout=subprocess.DEVNULL,
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path), cluster, json.dumps(arguments)], stdout=subprocess.DEVNULL,
                               env={**os.environ, "PYTHONPATH": paths})  # fmt: skip
     try:
         noted = records(tmp_path, 2, lambda: driver.poll() is not None)
