@@ -292,7 +292,10 @@ hvd::Result<int> call(const std::vector<std::string>& words, char** argv, hvd::L
 // started the agent is over.
 hvd::Result<hvd::launch::JoinFile> read_given_join_file() {
   HVD_TRY_ASSIGN(const std::string text, read_input_until("\n\n", hvd::launch::kLongestJoinFile));
-  return hvd::launch::parse_join_file(text + "\n");
+  auto file = hvd::launch::parse_join_file(text + "\n");
+  return file.ok() ? std::move(file)
+                   : hvd::Result<hvd::launch::JoinFile>(
+                         hvd::Error(hvd::Code::kInvalid, "standard input: " + file.error().message()));
 }
 
 // Joins the job of a file, with so many slots; 0: as many as there are GPUs, or one. The file is checked by `hvdrun
@@ -302,8 +305,8 @@ hvd::Result<int> join(const std::string& path, const std::string& slots, hvd::Lo
   HVD_TRY_ASSIGN(const hvd::launch::JoinFile file,
                  is_given ? read_given_join_file() : hvd::launch::read_join_file(path));
   if (file.version != HVD_VERSION) {
-    return hvd::Error(hvd::Code::kInvalid,
-                      path + " is of hvdrun " + file.version + ", and this is " HVD_VERSION "; both must be the same");
+    return hvd::Error(hvd::Code::kInvalid, (is_given ? "what stands at standard input" : path) + " is of hvdrun " +
+                                               file.version + ", and this is " HVD_VERSION "; both must be the same");
   }
   hvd::launch::AgentOptions options;
   options.joins = true;
