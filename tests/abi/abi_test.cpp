@@ -18,6 +18,7 @@
 
 extern "C" const char* hvd_c99_steps(void);
 
+namespace hvd::test::abi_test {
 namespace {
 
 std::string exported_symbols() {
@@ -579,3 +580,5 @@ TEST_CASE("a bad rank environment is an error of hvd_init, which can be tried ag
           std::_Exit(hvd_init(nullptr) == HVD_OK ? 5 : 7);
         }) == 5);
 }
+
+}  // namespace hvd::test::abi_test

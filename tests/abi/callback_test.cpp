@@ -7,36 +7,9 @@
 #include <doctest/doctest.h>
 
 #include "hvd/hvd.h"
+#include "tests/abi/told.h"
 
-namespace {
-
-struct Told {
-  int count = 0;
-  hvd_status status = HVD_INTERNAL;
-  bool has_text = false;
-};
-
-void note(void* arg, hvd_status status, const char* error) {
-  auto& told = *static_cast<Told*>(arg);
-  ++told.count;
-  told.status = status;
-  told.has_text = error != nullptr;
-}
-
-std::int64_t start(float* value) {
-  static const std::int64_t shape[1] = {1};
-  hvd_op op = HVD_OP_INIT;
-  op.ndim = 1;
-  op.shape = shape;
-  op.name = "x";
-  op.input = value;
-  op.output = value;
-  std::int64_t handle = 0;
-  REQUIRE(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
-  return handle;
-}
-
-}  // namespace
+namespace hvd::test::callback_test {
 
 TEST_CASE("a callback has been called once when hvd_wait returns, and at once for what is over") {
   REQUIRE(hvd_init(nullptr) == HVD_OK);
@@ -142,3 +115,5 @@ TEST_CASE("a queue gives out each operation that has ended, once, and ends a wai
   hvd_queue_destroy(queue);
   CHECK(hvd_shutdown() == HVD_OK);
 }
+
+}  // namespace hvd::test::callback_test

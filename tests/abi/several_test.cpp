@@ -6,34 +6,10 @@
 #include <doctest/doctest.h>
 
 #include "hvd/hvd.h"
+#include "tests/abi/told.h"
 
+namespace hvd::test::several_test {
 namespace {
-
-struct Told {
-  int count = 0;
-  hvd_status status = HVD_INTERNAL;
-  bool has_text = false;
-};
-
-void note(void* arg, hvd_status status, const char* error) {
-  auto& told = *static_cast<Told*>(arg);
-  ++told.count;
-  told.status = status;
-  told.has_text = error != nullptr;
-}
-
-std::int64_t start(float* value, const std::string& name) {
-  static const std::int64_t shape[1] = {1};
-  hvd_op op = HVD_OP_INIT;
-  op.ndim = 1;
-  op.shape = shape;
-  op.name = name.c_str();
-  op.input = value;
-  op.output = value;
-  std::int64_t handle = 0;
-  REQUIRE(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
-  return handle;
-}
 
 bool says(const char* text) {
   return std::string(hvd_last_error()).find(text) != std::string::npos;
@@ -93,3 +69,5 @@ TEST_CASE("what is wrong with several operations is refused, and then nobody is 
   CHECK(hvd_shutdown() == HVD_OK);
   CHECK(hvd_wait_some(nullptr, handles.data(), 1, 0, &done) == HVD_NOT_INITIALIZED);
 }
+
+}  // namespace hvd::test::several_test

@@ -20,15 +20,6 @@ namespace {
 
 namespace launch = hvd::launch;
 
-template <typename Message>
-void one_message(std::string_view body) {
-  if (const auto message = Message::decode(body); message.ok()) {
-    require(message.value().encode() == body, "a message is written as it was read");
-  } else {
-    require(!message.error().message().empty(), "an error has words");
-  }
-}
-
 // Two hosts of which one is as `system` and `software` say.
 void report_on(const launch::SystemSurvey& system, const launch::SoftwareSurvey& software) {
   launch::CheckResult result;

@@ -232,15 +232,6 @@ void frames(std::string_view input) {
   require(pieces == whole && has_failed == has_failed_too, "frames are the same however they came");
 }
 
-template <typename Message>
-void one_message(std::string_view body) {
-  if (const auto message = Message::decode(body); message.ok()) {
-    require(message.value().encode() == body, "a message is written as it was read");
-  } else {
-    require_error(message.error());
-  }
-}
-
 // The first byte chooses the message.
 void agent_messages(std::string_view input) {
   static constexpr void (*kDecoders[])(std::string_view) = {

@@ -9,7 +9,7 @@
 
 #include "runtime/core/float16.h"
 
-namespace hvd {
+namespace hvd::kernels_test {
 namespace {
 
 template <typename Value>
@@ -281,4 +281,4 @@ TEST_CASE("gpu: Adasum is the same to the bit each time") {
   }
 }
 
-}  // namespace hvd
+}  // namespace hvd::kernels_test

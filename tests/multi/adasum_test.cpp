@@ -9,8 +9,8 @@
 #include "runtime/core/float16.h"
 #include "tests/multi/thread_job.h"
 
-using namespace hvd;
-using namespace hvd::test;
+namespace hvd::adasum_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
@@ -220,3 +220,5 @@ TEST_CASE("Adasum is bitwise the same on every run, and whatever tensors go toge
     CHECK(run_job(nodes, {3000, 17}, Dtype::kFloat32)[0][1] == together[0][1]);
   }
 }
+
+}  // namespace hvd::adasum_test

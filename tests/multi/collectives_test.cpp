@@ -11,8 +11,8 @@
 #include "tests/multi/thread_job.h"
 #include "tests/support/sanitizers.h"
 
-using namespace hvd;
-using namespace hvd::test;
+namespace hvd::collectives_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
@@ -462,3 +462,5 @@ TEST_CASE("no rank passes a barrier before the last one has come") {
     }));
   }
 }
+
+}  // namespace hvd::collectives_test

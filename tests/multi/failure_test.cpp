@@ -3,8 +3,8 @@
 
 #include "tests/multi/thread_job.h"
 
-using namespace hvd;
-using namespace hvd::test;
+namespace hvd::failure_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
@@ -153,3 +153,5 @@ TEST_CASE("a rank that leaves after the last operation does not spoil it for a s
     }
   }
 }
+
+}  // namespace hvd::failure_test

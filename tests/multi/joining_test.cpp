@@ -14,8 +14,8 @@
 #include "tests/multi/thread_job.h"
 #include "tests/support/refusing_port.h"
 
-using namespace hvd;
-using namespace hvd::test;
+namespace hvd::joining_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
@@ -446,3 +446,5 @@ TEST_CASE("a node without an address cannot be one of several") {
   CHECK(mesh.error().code() == Code::kInvalid);
   CHECK(mesh.error().message().find("HVD_NODE_ADDRESS") != std::string::npos);
 }
+
+}  // namespace hvd::joining_test

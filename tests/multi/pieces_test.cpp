@@ -5,8 +5,8 @@
 
 #include "tests/multi/thread_job.h"
 
-using namespace hvd;
-using namespace hvd::test;
+namespace hvd::pieces_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
@@ -104,3 +104,5 @@ TEST_CASE("pieces are reduced as one array, in place and not, however each rank 
     }
   }
 }
+
+}  // namespace hvd::pieces_test

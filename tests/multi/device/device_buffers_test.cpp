@@ -7,7 +7,7 @@
 #include "tests/multi/device/device_job.h"
 #include "tests/multi/device/device_steps.h"
 
-namespace hvd::test {
+namespace hvd::test::device_buffers_test {
 namespace {
 
 constexpr int kRanks = 2;
@@ -150,4 +150,4 @@ TEST_CASE("devices: an aborted communicator takes its registrations with it") {
   CHECK(Live() == before);
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::device_buffers_test

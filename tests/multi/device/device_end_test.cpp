@@ -9,7 +9,7 @@
 #include "tests/multi/device/device_job.h"
 #include "tests/multi/device/device_steps.h"
 
-namespace hvd::test {
+namespace hvd::test::device_end_test {
 namespace {
 
 // One operation on the rank's device, asked for but not waited for.
@@ -165,4 +165,4 @@ TEST_CASE("devices: where NCCL's abort does not come back, calls end all the sam
   wait_until([&] { return Live().comms == before.comms; });
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::device_end_test

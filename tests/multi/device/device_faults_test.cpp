@@ -5,7 +5,7 @@
 #include "tests/multi/device/device_steps.h"
 #include "tests/support/sanitizers.h"
 
-namespace hvd::test {
+namespace hvd::test::device_faults_test {
 namespace {
 
 constexpr int kTimes = kHasThreadSanitizer ? 1 : 2;  // the first call fails, and the second
@@ -345,4 +345,4 @@ TEST_CASE("devices: what is never done is a stall, and ends as one") {
   CHECK(Live() == before);
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::device_faults_test

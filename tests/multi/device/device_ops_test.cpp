@@ -3,7 +3,7 @@
 
 #include "tests/multi/device/device_job.h"
 
-namespace hvd::test {
+namespace hvd::test::device_ops_test {
 namespace {
 
 constexpr Dtype kTypes[] = {Dtype::kUint8,   Dtype::kInt8,    Dtype::kUint16,  Dtype::kInt16,
@@ -228,4 +228,4 @@ TEST_CASE("devices: a rank that has joined stands in with zeros, also one that h
   CHECK(Live() == before);
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::device_ops_test

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::device_setup_test {
 namespace {
 
 constexpr std::uint16_t kAll = 0xffff;
@@ -142,4 +142,4 @@ TEST_CASE("a message that is cut off, or whose text is longer than it, is refuse
   CHECK(DeviceFacts::decode(endless).error().code() == Code::kProtocol);
 }
 
-}  // namespace hvd
+}  // namespace hvd::device_setup_test

@@ -7,7 +7,7 @@
 
 #include "tests/multi/device/device_job.h"
 
-namespace hvd::test {
+namespace hvd::test::device_steps_test {
 namespace {
 
 // What a program gets from the driver only by waiting for the whole device.
@@ -230,4 +230,4 @@ TEST_CASE("devices: ranks with one GPU, and without NCCL, go through the hosts w
   run(23000, true, "");
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::device_steps_test

@@ -7,7 +7,7 @@
 
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_adasum_test {
 namespace {
 
 // Rank r brings (r+1) in the places r, r+size, ... and 0 elsewhere: ranks are orthogonal, so that Adasum adds.
@@ -137,4 +137,4 @@ TEST_CASE("Adasum refuses integers and other operations at the call, and ranks t
   });
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_adasum_test

@@ -9,7 +9,7 @@
 
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_buffers_test {
 namespace {
 
 float* must_create(hvd_ctx* ctx, std::int64_t count) {
@@ -170,4 +170,4 @@ TEST_CASE("buffers come and go without a trace; what cannot be is refused") {
   });
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_buffers_test

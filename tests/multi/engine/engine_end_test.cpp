@@ -17,7 +17,7 @@
 
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_end_test {
 namespace {
 
 // Context switches of every engine thread, by thread id.
@@ -311,4 +311,4 @@ TEST_CASE("a forked child gets errors at once, and its exit does not disturb the
   CHECK(pending.wait(job.at(0)).status == HVD_OK);
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_end_test

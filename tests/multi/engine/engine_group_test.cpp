@@ -6,7 +6,7 @@
 
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_group_test {
 namespace {
 
 // Allreduces of `counts` floats each, ready to be changed and then started as one.
@@ -222,4 +222,4 @@ TEST_CASE("a rank that is lost leaves no part of a group pending") {
   });
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_group_test

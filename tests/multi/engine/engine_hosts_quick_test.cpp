@@ -12,7 +12,7 @@
 #include "tests/multi/engine/set_calls.h"
 #include "tests/multi/engine/thread_calls.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_hosts_quick_test {
 namespace {
 
 Outcome execute(hvd_ctx* ctx, const hvd_op& op) {
@@ -374,4 +374,4 @@ TEST_CASE("between hosts, encrypted rounds give the same results") {
   });
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_hosts_quick_test

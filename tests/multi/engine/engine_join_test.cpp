@@ -6,7 +6,7 @@
 
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_join_test {
 namespace {
 
 Outcome start_join(hvd_ctx* ctx, std::int64_t& handle) {
@@ -240,4 +240,4 @@ TEST_CASE("ranks join again and again, each time another one last") {
   });
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_join_test

@@ -13,7 +13,7 @@
 #include "tests/multi/engine/engine_job.h"
 #include "tests/support/sanitizers.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_keeper_test {
 namespace {
 
 std::uint64_t sleeps_of(hvd_ctx* ctx) {
@@ -196,4 +196,4 @@ TEST_CASE("no thread wakes up that the counters do not know of") {
   check_waits({.nodes = {2, 1}, .floats = 100'000, .tensors = 3, .who_waits = HVD_GOES_ON, .count = 200});
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_keeper_test

@@ -8,7 +8,7 @@
 
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_known_test {
 namespace {
 
 hvd_counters counters_of(hvd_ctx* ctx, std::int32_t set = 0) {
@@ -211,4 +211,4 @@ TEST_CASE("a rank that joins brings nothing to what others know") {
   });
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_known_test

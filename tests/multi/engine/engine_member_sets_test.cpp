@@ -5,7 +5,7 @@
 
 #include "tests/multi/engine/set_calls.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_member_sets_test {
 namespace {
 
 Outcome add_by_members(hvd_ctx* ctx, const Ranks& ranks, std::int32_t& number) {
@@ -90,4 +90,4 @@ TEST_CASE("members do not make a set while one of them has joined; others may ha
   });
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_member_sets_test

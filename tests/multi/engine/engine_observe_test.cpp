@@ -11,7 +11,7 @@
 
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_observe_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -263,4 +263,4 @@ TEST_CASE("an idle engine is woken by nothing") {
   CHECK(!is_woken);
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_observe_test

@@ -12,7 +12,7 @@
 
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_ops_test {
 namespace {
 
 // One operation that all ranks do, made from its index.
@@ -413,4 +413,4 @@ TEST_CASE("a job that is left while a thread turns the engine sets that thread f
   CHECK(cancelled > 0);
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_ops_test

@@ -11,7 +11,7 @@
 #include "tests/multi/engine/engine_job.h"
 #include "tests/multi/engine/thread_calls.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_quick_test {
 namespace {
 
 Outcome execute(hvd_ctx* ctx, const hvd_op& op) {
@@ -166,4 +166,4 @@ TEST_CASE("after the job's end nothing goes quickly either") {
   });
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_quick_test

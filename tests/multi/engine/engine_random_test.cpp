@@ -18,7 +18,7 @@
 #include "runtime/bench/test_data.h"
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_random_test {
 namespace {
 
 using bench::TestData;
@@ -345,4 +345,4 @@ TEST_CASE("random operations on random sets, in each rank's own order, all have 
   }
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_random_test

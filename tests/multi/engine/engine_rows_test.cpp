@@ -8,7 +8,7 @@
 #include "runtime/algo/row_layout.h"
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_rows_test {
 namespace {
 
 // What an operation left of type T; its shape beside it.
@@ -280,4 +280,4 @@ TEST_CASE("a rank that is lost inside any operation does not leave the others in
   }
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_rows_test

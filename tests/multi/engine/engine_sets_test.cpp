@@ -6,7 +6,7 @@
 
 #include "tests/multi/engine/set_calls.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_sets_test {
 
 TEST_CASE("every operation works in process sets of any ranks, under one name in all of them") {
   for (const Nodes& nodes : {Nodes{4}, Nodes{2, 2}, Nodes{1, 1, 1, 1}, Nodes{3, 1}}) {
@@ -248,4 +248,4 @@ TEST_CASE("a rank that fails alone while a set is made keeps no other waiting fo
   });
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_sets_test

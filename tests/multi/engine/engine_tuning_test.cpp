@@ -8,7 +8,7 @@
 #include "runtime/core/tuning_table.h"
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_tuning_test {
 namespace {
 
 // Everything at its smallest: many pieces, and nothing goes a quick way.
@@ -108,4 +108,4 @@ TEST_CASE("garbage ends rank 0's start before it meets the others") {
   CHECK(made.error().message().starts_with("HVD_TUNING:1: "));
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_tuning_test

@@ -11,7 +11,7 @@
 
 #include "tests/multi/engine/engine_job.h"
 
-namespace hvd::test {
+namespace hvd::test::engine_waiting_test {
 namespace {
 
 struct Told {
@@ -103,4 +103,4 @@ TEST_CASE("a bounded wait ends when the other rank leaves the job") {
   CHECK(op.wait(job.at(0)).status == HVD_LOST_PEER);
 }
 
-}  // namespace hvd::test
+}  // namespace hvd::test::engine_waiting_test

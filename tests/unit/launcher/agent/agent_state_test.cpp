@@ -10,9 +10,9 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd::launch;                // NOLINT(google-build-using-namespace)
-using namespace hvd::launch::agent_event;   // NOLINT(google-build-using-namespace)
+namespace hvd::launch::agent_state_test {
 using namespace hvd::launch::agent_action;  // NOLINT(google-build-using-namespace)
+using namespace hvd::launch::agent_event;   // NOLINT(google-build-using-namespace)
 using namespace std::chrono_literals;
 
 namespace {
@@ -289,3 +289,5 @@ TEST_CASE("an answer about what is left that nobody waits for changes nothing") 
   CHECK(agent.on(AlarmDue{AgentAlarm::kSweep}).empty());
   agent.finish();
 }
+
+}  // namespace hvd::launch::agent_state_test

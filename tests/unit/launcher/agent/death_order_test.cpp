@@ -11,8 +11,7 @@
 
 #include "launcher/process/other_process.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::death_order_test {
 namespace {
 
 pid_t start_child() {
@@ -63,3 +62,5 @@ TEST_CASE("children are told in the order in which they have ended, however many
   CHECK(told == killed);
   CHECK(::waitpid(-1, nullptr, 0) < 0);
 }
+
+}  // namespace hvd::launch::death_order_test

@@ -15,9 +15,7 @@
 #include "runtime/rendezvous/store_client.h"
 #include "runtime/rendezvous/store_wire.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::rank_hub_test {
 namespace {
 
 class Words final : public Log {
@@ -188,3 +186,5 @@ TEST_CASE("a visitor without the job's token, of no rank, or that speaks of none
   CHECK(node.log.said.find("calls itself rank 4 in a job of 4") != std::string::npos);
   CHECK(node.log.said.find("speaks of rank 4 in a job of 4") != std::string::npos);
 }
+
+}  // namespace hvd::launch::rank_hub_test

@@ -8,7 +8,7 @@
 
 #include "tests/support/jumping_clock.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::rank_process_test {
 
 TEST_CASE("all that a rank has written is read when it has ended, also from a pipe that it has enlarged") {
   constexpr std::size_t kWritten = 1U << 20U;
@@ -46,3 +46,5 @@ TEST_CASE("all that a rank has written is read when it has ended, also from a pi
   ::kill(-group, SIGKILL);
   CHECK(read == kWritten);
 }
+
+}  // namespace hvd::launch::rank_process_test

@@ -16,9 +16,7 @@
 #include "launcher/job/host_list.h"
 #include "launcher/sessions/relay_tree.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::relay_test {
 namespace {
 
 // A launcher's end and an agent's end. Frames wait until they are delivered, each way in order.
@@ -259,3 +257,5 @@ TEST_CASE("numbers are used once, late words are ignored, and others are refused
   CHECK(!pair.relay.on_frame(frame(AgentMessage::kRelayInput, relay_body(99, "x"))).ok());
   CHECK(!pair.relay.on_frame(frame(AgentMessage::kRelayOver, "x")).ok());
 }
+
+}  // namespace hvd::launch::relay_test

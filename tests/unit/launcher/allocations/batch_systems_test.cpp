@@ -8,9 +8,8 @@
 
 #include "tests/unit/launcher/allocations/engine_words.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd::test;    // NOLINT(google-build-using-namespace)
+namespace hvd::launch::batch_systems_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 
 TEST_CASE("PBS: a line of the node file is a slot, and this host is known by its own name") {
   EngineJob job({"PBS_JOBID=12.server", "PBS_ENVIRONMENT=PBS_BATCH"}, "n1");
@@ -211,3 +210,5 @@ TEST_CASE("an engine that the user insists on must be there") {
     CHECK(job.said(word).find(word + " was asked for, but ") == 0);
   }
 }
+
+}  // namespace hvd::launch::batch_systems_test

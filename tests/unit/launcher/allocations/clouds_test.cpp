@@ -6,9 +6,8 @@
 
 #include "tests/unit/launcher/allocations/engine_words.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd::test;    // NOLINT(google-build-using-namespace)
+namespace hvd::launch::clouds_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 
 TEST_CASE("SageMaker: hosts in order, a rank for each GPU, and hvdrun on the first alone") {
   EngineJob job({"TRAINING_JOB_NAME=fit", R"(SM_HOSTS=["algo-2","algo-1"])", "SM_CURRENT_HOST=algo-1", "SM_NUM_GPUS=4"},
@@ -107,3 +106,5 @@ TEST_CASE("Volcano: the pods of its one task; of several the user says which") {
   job.add("VC_MASTER_HOSTS=job-master-0.job");
   CHECK(job.says(R"(say which, as in -H "$VC_WORKER_HOSTS")"));
 }
+
+}  // namespace hvd::launch::clouds_test

@@ -6,9 +6,7 @@
 
 #include "launcher/allocations/allocation.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::slurm_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -111,3 +109,5 @@ TEST_CASE("an allocation that is half known is refused by the variable's name") 
     CHECK(message.find("-H names hosts") != std::string::npos);
   }
 }
+
+}  // namespace hvd::launch::slurm_test

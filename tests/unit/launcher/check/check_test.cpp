@@ -18,9 +18,7 @@
 #include "launcher/report/text_grid.h"
 #include "runtime/io/socket.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::check_test {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
@@ -512,3 +510,5 @@ TEST_CASE("quantities as people read them") {
   CHECK(speed_text(2500) == "2.5G");
   CHECK(speed_text(200000) == "200G");
 }
+
+}  // namespace hvd::launch::check_test

@@ -11,9 +11,7 @@
 #include "runtime/io/event_loop.h"
 #include "tests/support/still_clock.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::link_check_test {
 namespace {
 
 // Agents that answer as a test says, on a loop that no descriptor wakes.
@@ -168,3 +166,5 @@ TEST_CASE("one host has no links, and that is soon known") {
   CHECK(agents.is_done);
   CHECK(agents.links->links().empty());
 }
+
+}  // namespace hvd::launch::link_check_test

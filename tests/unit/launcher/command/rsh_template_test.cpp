@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::rsh_template_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -80,4 +80,5 @@ TEST_CASE("words are shown so that a shell would read them") {
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::rsh_template_test

@@ -13,7 +13,7 @@
 #include "tests/unit/launcher/transport/recording.h"
 #include "tests/unit/launcher/transport/sshd_fixture.h"
 
-namespace hvd::launch {
+namespace hvd::launch::rsh_test {
 namespace {
 
 using test::has;
@@ -414,4 +414,5 @@ TEST_CASE("an open stream on which nothing happens costs no wake-up") {
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::rsh_test

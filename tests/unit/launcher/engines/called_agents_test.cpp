@@ -11,9 +11,7 @@
 #include "launcher/engines/driver_pipe.h"
 #include "launcher/wire/engine_call.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::called_agents_test {
 namespace {
 
 ReadyMessage ready_on(const std::string& machine, const std::string& host) {
@@ -183,3 +181,5 @@ TEST_CASE("the driver is told whom to call, and its end or its word ends the job
                                             : "the program that started hvdrun sent a line that means nothing"));
   }
 }
+
+}  // namespace hvd::launch::called_agents_test

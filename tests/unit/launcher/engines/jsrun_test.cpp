@@ -9,8 +9,8 @@
 #include "launcher/engines/step_gang.h"
 #include "tests/support/called_placement.h"
 
-using namespace hvd;
-using namespace hvd::launch;
+namespace hvd::launch::jsrun_test {
+
 using hvd::test::placed;
 
 namespace {
@@ -67,3 +67,5 @@ TEST_CASE("an agent of jsrun knows its seat, and leaves jsrun's variables behind
   leave_engine("jsrun", environment);
   CHECK(environment == Words{"LSB_JOBID=12"});
 }
+
+}  // namespace hvd::launch::jsrun_test

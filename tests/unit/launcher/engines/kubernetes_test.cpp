@@ -14,8 +14,8 @@
 #include "launcher/wire/engine_call.h"
 #include "tests/support/called_placement.h"
 
-using namespace hvd;
-using namespace hvd::launch;
+namespace hvd::launch::kubernetes_test {
+
 using hvd::test::placed;
 
 namespace {
@@ -93,3 +93,5 @@ TEST_CASE("an agent in a pod knows its index and nothing else of its seat") {
   CHECK(has(seat_from("kubernetes", {}).error().message(), "JOB_COMPLETION_INDEX"));
   CHECK_FALSE(seat_from("kubernetes", {"JOB_COMPLETION_INDEX=-1"}).ok());
 }
+
+}  // namespace hvd::launch::kubernetes_test

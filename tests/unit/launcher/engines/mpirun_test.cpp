@@ -7,8 +7,8 @@
 #include "launcher/wire/engine_call.h"
 #include "tests/unit/launcher/transport/recording.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
+namespace hvd::launch::mpirun_test {
+
 using hvd::launch::test::has;
 
 namespace {
@@ -274,3 +274,5 @@ TEST_CASE("an engine that is killed is told so, and one that is not needed any m
   CHECK(running.engine->is_running());
   running.engine.reset();
 }
+
+}  // namespace hvd::launch::mpirun_test

@@ -3,9 +3,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::slurm_batch_test {
 namespace {
 
 SlurmBatch batch() {
@@ -96,3 +94,5 @@ TEST_CASE("what squeue, scontrol and sacct say of a job") {
   CHECK(read_sacct("12|CANCELLED by 0|0:15\n") == SlurmWord{"12", "CANCELLED", "", 143});
   CHECK(!read_sacct("Slurm accounting storage is disabled\n"));
 }
+
+}  // namespace hvd::launch::slurm_batch_test

@@ -3,8 +3,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::slurm_notice_test {
 
 TEST_CASE("squeue says how a job is and how much time it has left") {
   CHECK(read_slurm_time("RUNNING|0:58") == SlurmTime{"RUNNING", "0:58"});
@@ -21,3 +20,5 @@ TEST_CASE("a job's time limit is told where Slurm sets it") {
   CHECK(slurm_end_text({"SLURM_JOB_END_TIME=5400"}, 5400).empty());
   CHECK(slurm_end_text({"SLURM_JOB_END_TIME=4294967294"}, 5400).empty());  // it has none
 }
+
+}  // namespace hvd::launch::slurm_notice_test

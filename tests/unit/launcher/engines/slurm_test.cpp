@@ -10,8 +10,8 @@
 #include "launcher/engines/step_gang.h"
 #include "tests/support/called_placement.h"
 
-using namespace hvd;
-using namespace hvd::launch;
+namespace hvd::launch::slurm_test {
+
 using hvd::test::placed;
 
 namespace {
@@ -110,3 +110,5 @@ TEST_CASE("an agent of Slurm knows its seat and its node, and leaves the step's 
   leave_engine("slurm", environment);
   CHECK(environment == Words{"SLURM_JOB_ID=12", "PATH=/bin"});
 }
+
+}  // namespace hvd::launch::slurm_test

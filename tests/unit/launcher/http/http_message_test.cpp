@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::http_message_test {
 
 TEST_CASE("http: a request's head, and what is none") {
   const auto request = parse_http_request("GET /a/b?c=1&d HTTP/1.1\r\nHost: x\r\nAccept:  a, b \r\n");
@@ -39,4 +39,4 @@ TEST_CASE("http: only the right secret is one") {
   }
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::http_message_test

@@ -8,8 +8,7 @@
 #include "launcher/job/hostfile.h"
 #include "launcher/job/output_rotation.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::host_list_test {
 namespace {
 
 HostList hosts_of(const char* text) {
@@ -146,3 +145,5 @@ TEST_CASE("the size of a rank's files is read with its unit, and how many old on
     CHECK_MESSAGE(!read(wrong).ok(), wrong);
   }
 }
+
+}  // namespace hvd::launch::host_list_test

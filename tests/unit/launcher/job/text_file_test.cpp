@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-using hvd::launch::read_text_file;
+namespace hvd::launch::text_file_test {
 
 TEST_CASE("an empty file is read as one, and what cannot be read is named with its reason") {
   std::string folder = "/tmp/hvd-test-XXXXXX";
@@ -24,3 +24,5 @@ TEST_CASE("an empty file is read as one, and what cannot be read is named with i
   CHECK(read_text_file(folder, "the thing").error().message().ends_with("Is a directory"));
   std::filesystem::remove_all(folder);
 }
+
+}  // namespace hvd::launch::text_file_test

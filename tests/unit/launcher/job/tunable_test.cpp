@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::tunable_test {
 
 using namespace std::chrono_literals;
 
@@ -16,4 +16,4 @@ TEST_CASE("hvdrun takes for a stall what the ranks' runtime takes for one") {
   CHECK(stall_check_time({}, {"HOROVOD_STALL_CHECK_DISABLE=0"}) == 60s);
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::tunable_test

@@ -10,9 +10,9 @@
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/variable_text.h"
 
+namespace hvd::launch::jobfile_test {
 namespace {
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using Kind = DocValue::Kind;
 
 std::string error_of(const hvd::Result<DocValue>& document) {
@@ -498,3 +498,5 @@ TEST_CASE("BrainScript is run by cntk, over MPI where it has several processes")
         std::string::npos);
   CHECK(refusal_of(text + "languageType: BrainScript, configFilePath: a}\n").empty());
 }
+
+}  // namespace hvd::launch::jobfile_test

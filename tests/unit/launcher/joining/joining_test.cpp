@@ -11,9 +11,7 @@
 #include "launcher/joining/joiner_seats.h"
 #include "launcher/wire/join_file.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::joining_test {
 namespace {
 
 ReadyMessage caller(const std::string& host, const std::string& machine, int slots) {
@@ -160,3 +158,5 @@ TEST_CASE("the file is its owner's alone, and a later job's file is not removed"
   CHECK_FALSE(read_join_file(folder.path).ok());
   CHECK_FALSE(write_join_file(folder.path + "/none/join", sample()).ok());
 }
+
+}  // namespace hvd::launch::joining_test

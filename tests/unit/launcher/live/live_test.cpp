@@ -16,9 +16,7 @@
 #include "launcher/live/live_server.h"
 #include "runtime/io/socket.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::live_test {
 namespace {
 
 class NoLog final : public Log {
@@ -162,3 +160,5 @@ TEST_CASE("the folder follows XDG_RUNTIME_DIR, unless a socket's path would be t
   CHECK(LiveFolder::of({"XDG_RUNTIME_DIR=relative"}).path() == own);
   CHECK(LiveFolder::of({"XDG_RUNTIME_DIR=/" + std::string(100, 'x')}).path() == own);
 }
+
+}  // namespace hvd::launch::live_test

@@ -11,10 +11,7 @@
 #include "launcher/logs/line_gather.h"
 #include "runtime/base/cpu_list.h"
 
-using hvd::Duration;
-using hvd::TimePoint;
-using hvd::launch::LineGather;
-
+namespace hvd::launch::gather_test {
 namespace {
 
 constexpr Duration kWindow = std::chrono::milliseconds(250);
@@ -278,3 +275,5 @@ TEST_CASE(
     CHECK_FALSE(gather.when());
   }
 }
+
+}  // namespace hvd::launch::gather_test

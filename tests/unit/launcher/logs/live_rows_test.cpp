@@ -7,10 +7,7 @@
 
 #include <doctest/doctest.h>
 
-using hvd::launch::draw_rows;
-using hvd::launch::erase_rows;
-using hvd::launch::fit_row;
-using hvd::launch::fit_rows;
+namespace hvd::launch::live_rows_test {
 
 using Rows = std::vector<std::string>;
 
@@ -61,3 +58,5 @@ TEST_CASE("rows are removed from where the cursor was left") {
   CHECK(erase_rows(2) == "\r\x1b[1A\x1b[J");
   CHECK(erase_rows(1) == "\r\x1b[J");
 }
+
+}  // namespace hvd::launch::live_rows_test

@@ -12,9 +12,7 @@
 #include "runtime/io/event_loop.h"
 #include "tests/support/still_clock.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::log_mux_test {
 namespace {
 
 // A mux of four ranks on one node, whose console takes all and keeps nothing.
@@ -74,3 +72,5 @@ TEST_CASE("what goes to files alone, or waits for equal lines of other ranks, wa
   equal.print(1, "ValueError\n");
   CHECK(equal.just_shown(1) == 0);
 }
+
+}  // namespace hvd::launch::log_mux_test

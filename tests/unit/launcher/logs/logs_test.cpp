@@ -12,9 +12,7 @@
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/rank_files.h"
 
-using hvd::launch::LineSplitter;
-using hvd::launch::RankFiles;
-
+namespace hvd::launch::logs_test {
 namespace {
 
 std::vector<std::string> split(const std::vector<std::string>& pieces) {
@@ -216,3 +214,5 @@ TEST_CASE("a directory that cannot be made is an error before anything runs, one
   }
   CHECK(failures == 1);
 }
+
+}  // namespace hvd::launch::logs_test

@@ -9,9 +9,7 @@
 
 #include "launcher/job/host_list.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::membership_test {
 namespace {
 
 using Members = std::vector<int>;
@@ -356,3 +354,5 @@ TEST_CASE("random losses, starts and hosts: no member twice, enough members, sur
     }
   }
 }
+
+}  // namespace hvd::launch::membership_test

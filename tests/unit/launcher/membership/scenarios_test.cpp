@@ -8,9 +8,7 @@
 #include "launcher/job/host_list.h"
 #include "launcher/membership/membership.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::scenarios_test {
 namespace {
 
 using Members = std::vector<int>;
@@ -162,3 +160,5 @@ TEST_CASE("hosts keep their order when one goes and one comes, in whatever order
   CHECK(job.membership.must_ask(false));
   CHECK(job.all_leave() == Members{1, 2, 3});
 }
+
+}  // namespace hvd::launch::scenarios_test

@@ -8,8 +8,8 @@
 #include "launcher/job/host_list.h"
 #include "launcher/offers/offered_hosts.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::host_offers_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -105,3 +105,5 @@ TEST_CASE("hosts are read one a line; none is none, and the first line of a host
   CHECK(hosts_in("a:2\n\x1b[31mTraceback\n", 1).starts_with("it:2:1: '?[31mTraceback': '[' without ']'"));
   CHECK(hosts_in("n[1-3]:2") == "n1:2 n2:2 n3:2 ");
 }
+
+}  // namespace hvd::launch::host_offers_test

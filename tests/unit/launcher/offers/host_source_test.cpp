@@ -13,8 +13,8 @@
 #include "launcher/offers/watched_hostfile.h"
 #include "tests/unit/launcher/folder.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::host_source_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -144,3 +144,5 @@ TEST_CASE("a job begins when its hosts have slots enough, and a script that neve
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().code() == Code::kTimeout);
 }
+
+}  // namespace hvd::launch::host_source_test

@@ -11,8 +11,8 @@
 #include "launcher/offers/first_hosts.h"
 #include "launcher/offers/host_updates.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::scenarios_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -176,3 +176,5 @@ TEST_CASE("a host that has failed gets no ranks while it is offered on, and the 
   CHECK(job.run().empty());
   CHECK(job.used() == "b:2");
 }
+
+}  // namespace hvd::launch::scenarios_test

@@ -6,7 +6,7 @@
 
 #include "launcher/page/page_curves.h"
 
-namespace hvd::launch {
+namespace hvd::launch::job_curves_test {
 namespace {
 
 constexpr std::uint64_t kGiB = 1ULL << 30U;
@@ -172,4 +172,4 @@ TEST_CASE("curves: the section has a drawing for each host, escapes names, and i
   CHECK_FALSE(has(section, "nan"));
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::job_curves_test

@@ -6,7 +6,7 @@
 #include "launcher/page/span_file.h"
 #include "tests/unit/launcher/folder.h"
 
-namespace hvd::launch {
+namespace hvd::launch::job_spans_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -113,4 +113,4 @@ TEST_CASE("spans: the file is written when a step ends, and one that cannot be i
   CHECK(nowhere.failure().empty());
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::job_spans_test

@@ -16,8 +16,7 @@
 #include "launcher/page/page_text.h"
 #include "tests/support/still_clock.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::page_test {
 namespace {
 
 std::string at(int ms, const std::string& rest) {
@@ -296,3 +295,5 @@ TEST_CASE("a page that cannot be written is told once") {
         "--report: cannot write /nowhere/job.html: No such file or directory; the job goes on without its page");
   CHECK(page.failure().empty());
 }
+
+}  // namespace hvd::launch::page_test

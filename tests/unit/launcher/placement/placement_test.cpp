@@ -11,10 +11,7 @@
 #include "launcher/placement/gpu_pinning.h"
 #include "launcher/placement/rank_env.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using hvd::cpu_list_text;
-using hvd::CpuCore;
-
+namespace hvd::launch::placement_test {
 namespace {
 
 HostList hosts_of(const char* text) {
@@ -189,3 +186,5 @@ TEST_CASE("variables of an outer launcher are scrubbed, those of this host stay 
     CHECK(!is_host_bound_variable(name));
   }
 }
+
+}  // namespace hvd::launch::placement_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::portal_test {
 namespace {
 
 JobRecord job_of(std::int64_t id, const std::string& name, ExecutionState state) {
@@ -194,4 +194,4 @@ TEST_CASE("portal: streams tell of changes once, also of one between the page an
   CHECK(portal.news({"7"}).empty());
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::portal_test

@@ -9,7 +9,8 @@
 #include "launcher/post_mortem/core_file.h"
 #include "launcher/post_mortem/oom_watch.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::post_mortem_test {
+
 using Verdict = OomWatch::Verdict;
 
 namespace {
@@ -137,3 +138,5 @@ TEST_CASE("a core dump is where the kernel's pattern puts it") {
   CHECK(core_place("|/usr/share/apport/apport %p", false, dump) == "handed to /usr/share/apport/apport");
   CHECK(core_place("|", false, dump) == "handed to ");
 }
+
+}  // namespace hvd::launch::post_mortem_test

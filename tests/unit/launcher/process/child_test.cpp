@@ -14,9 +14,7 @@
 #include "launcher/process/other_process.h"
 #include "tests/support/jumping_clock.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::child_test {
 namespace {
 
 // Generous: these tests also run on machines that are busy with something else.
@@ -286,3 +284,5 @@ TEST_CASE("a wait for a child has a limit, and reads what it has written") {
   owner.until_over();
   CHECK(owner.status->value == SIGKILL);
 }
+
+}  // namespace hvd::launch::child_test

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::exit_status_test {
 namespace {
 
 TEST_CASE("every standard signal has its name, and the others a number") {
@@ -19,4 +19,5 @@ TEST_CASE("every standard signal has its name, and the others a number") {
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::exit_status_test

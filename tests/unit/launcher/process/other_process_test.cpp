@@ -13,9 +13,7 @@
 #include "launcher/process/spawn.h"
 #include "runtime/base/clock.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::other_process_test {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(300);
@@ -91,3 +89,5 @@ TEST_CASE("when a process began does not change, and who is not there has not be
   CHECK(start_of_process(::getpid()) == start_of_process(::getpid()));
   CHECK(start_of_process(0x7ffffff0) == 0);
 }
+
+}  // namespace hvd::launch::other_process_test

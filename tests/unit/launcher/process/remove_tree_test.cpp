@@ -14,8 +14,8 @@
 
 #include "tests/unit/launcher/folder.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::remove_tree_test {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -165,3 +165,5 @@ TEST_CASE("a mount that appears while a folder is removed is not entered") {
   CHECK(fs::exists(precious / "keep"));
   CHECK(fs::exists(precious / "folder/keep"));
 }
+
+}  // namespace hvd::launch::remove_tree_test

@@ -12,8 +12,7 @@
 #include "launcher/process/output_of.h"
 #include "tests/unit/launcher/folder.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::spawn_test {
 namespace {
 
 int run_to_end(const SpawnOptions& options) {
@@ -90,3 +89,5 @@ TEST_CASE("what cannot be started is told with its path and reason") {
   CHECK(spawn(options).error().message().find("cannot enter the working directory '/no/such/directory'") !=
         std::string::npos);
 }
+
+}  // namespace hvd::launch::spawn_test

@@ -8,9 +8,9 @@
 #include "launcher/chart/svg_canvas.h"
 #include "launcher/report/bench_table.h"
 
+namespace hvd::launch::bench_test {
 namespace {
 
-using namespace hvd::launch;
 using hvd::bench::BenchOptions;
 using hvd::bench::Measure;
 using hvd::bench::Row;
@@ -159,3 +159,5 @@ TEST_CASE("a chart of nothing, of one point, and of numbers that cannot be drawn
     CHECK(svg.find("inf") == std::string::npos);
   }
 }
+
+}  // namespace hvd::launch::bench_test

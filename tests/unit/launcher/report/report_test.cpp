@@ -14,10 +14,8 @@
 #include "launcher/report/text_reporter.h"
 #include "launcher/report/traceback.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using hvd::Code;
-using hvd::Error;
-using hvd::LogLevel;
+namespace hvd::launch::report_test {
+
 using nlohmann::json;
 
 namespace {
@@ -411,3 +409,5 @@ TEST_CASE("the same note from two steps is told once, and a lost node is known t
   CHECK(memory.is_lost(1));
   CHECK_FALSE(memory.is_lost(0));
 }
+
+}  // namespace hvd::launch::report_test

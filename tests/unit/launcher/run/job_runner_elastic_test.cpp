@@ -7,9 +7,8 @@
 #include "launcher/state/exit_codes.h"
 #include "tests/unit/launcher/run/job_scenario.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd::test;    // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
+namespace hvd::launch::job_runner_elastic_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 using namespace std::chrono_literals;
 
 namespace {
@@ -348,3 +347,5 @@ TEST_CASE("a host that loses its own network gives up none of its nodes") {
   });
   CHECK(job.run() == 130);
 }
+
+}  // namespace hvd::launch::job_runner_elastic_test

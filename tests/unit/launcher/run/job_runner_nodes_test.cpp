@@ -6,9 +6,8 @@
 #include "launcher/state/exit_codes.h"
 #include "tests/unit/launcher/run/job_scenario.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd::test;    // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
+namespace hvd::launch::job_runner_nodes_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 using namespace std::chrono_literals;
 
 namespace {
@@ -295,3 +294,5 @@ TEST_CASE("whoever has started the agents and has gone ends the job, and is the 
   CHECK(job.run() == exit_code::kNodeLost);
   CHECK(job.told("cause: ") == "while the ranks ran, Spark has ended its tasks");
 }
+
+}  // namespace hvd::launch::job_runner_nodes_test

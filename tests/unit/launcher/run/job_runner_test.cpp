@@ -12,9 +12,8 @@
 #include "tests/unit/launcher/folder.h"
 #include "tests/unit/launcher/run/job_scenario.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd::test;    // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
+namespace hvd::launch::job_runner_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 using namespace std::chrono_literals;
 
 namespace {
@@ -578,3 +577,5 @@ TEST_CASE("the end is put off for results as long as these come, and for nothing
   CHECK(ended_after(100, 1) < 20s);
   CHECK(ended_after(1U << 20U, 2) < 20s);
 }
+
+}  // namespace hvd::launch::job_runner_test

@@ -12,10 +12,7 @@
 #include "launcher/state/exit_codes.h"
 #include "launcher/state/job_state.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using hvd::Code;
-using hvd::Error;
-
+namespace hvd::launch::run_test {
 namespace {
 
 struct Job {
@@ -503,3 +500,5 @@ TEST_CASE("tasks of Spark on one machine see each other's GPUs, each rank's own 
   engine.views[0].ready.gpus = engine.views[1].ready.gpus = {"0", "1", "2"};
   CHECK(seen(1) == "0,1 1");
 }
+
+}  // namespace hvd::launch::run_test

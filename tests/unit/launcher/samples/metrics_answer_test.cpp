@@ -6,7 +6,7 @@
 
 #include "launcher/job/metrics_place.h"
 
-namespace hvd::launch {
+namespace hvd::launch::metrics_answer_test {
 namespace {
 
 HttpAnswer answer_to(std::string_view head, const std::string& token = "") {
@@ -50,4 +50,5 @@ TEST_CASE("a place is a socket, or an address that others cannot reach without a
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::metrics_answer_test

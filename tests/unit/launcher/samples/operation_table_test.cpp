@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::operation_table_test {
 namespace {
 
 JobPicture ranks_with(const std::vector<std::vector<OperationSample>>& counts) {
@@ -53,4 +53,4 @@ TEST_CASE("operations: no rank is named for a small difference, nor one that has
             .slowest == -1);
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::operation_table_test

@@ -3,7 +3,7 @@
 #include "launcher/samples/job_samples.h"
 #include "launcher/samples/metrics_text.h"
 
-namespace hvd::launch {
+namespace hvd::launch::samples_test {
 namespace {
 
 JobPicture two_ranks() {
@@ -199,4 +199,4 @@ TEST_CASE("metrics have help, type and escaped labels in either form") {
   CHECK(open.ends_with("# EOF\n"));
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::samples_test

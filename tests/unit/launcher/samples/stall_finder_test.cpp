@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::stall_finder_test {
 namespace {
 
 constexpr Duration kLimit = std::chrono::seconds(60);
@@ -66,4 +66,4 @@ TEST_CASE("silence is a stall only where it is said to be one, and where nobody 
   CHECK(!StallFinder(kLimit, true).look(job));
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::stall_finder_test

@@ -10,7 +10,7 @@
 
 #include "runtime/observe/activity.h"
 
-namespace hvd::launch {
+namespace hvd::launch::activity_reader_test {
 namespace {
 
 // This process stands for a rank.
@@ -106,4 +106,4 @@ TEST_CASE("a rank that leaves its job and joins it again goes on counting, and n
   CHECK(read(reader)->operations == 3);
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::activity_reader_test

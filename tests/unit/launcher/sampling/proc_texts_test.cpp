@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::proc_texts_test {
 
 TEST_CASE("a process's numbers are read though its name holds parentheses and spaces") {
   const auto stat = parse_process_stat(
@@ -44,4 +44,4 @@ TEST_CASE("a row of a GPU counts what is not told as nothing") {
   CHECK_FALSE(parse_gpu_row("NVIDIA-SMI has failed"));
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::proc_texts_test

@@ -8,7 +8,7 @@
 
 #include "runtime/base/fd.h"
 
-namespace hvd::launch {
+namespace hvd::launch::process_usage_test {
 namespace {
 
 // Uses so much of a processor, however long that takes.
@@ -80,4 +80,4 @@ TEST_CASE("a process that is started between two looks counts at once, and its t
   ::waitpid(child, nullptr, 0);
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::process_usage_test

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::cluster_test {
 
 TEST_CASE("a cluster's file is read, and what is written of it is read back") {
   const auto loaded = parse_cluster(
@@ -77,3 +77,5 @@ TEST_CASE("what is wrong with a cluster's file is told with its place") {
     CHECK(refusal("hosts: [a]\n", name).find("cannot be the name of a cluster") != std::string::npos);
   }
 }
+
+}  // namespace hvd::launch::cluster_test

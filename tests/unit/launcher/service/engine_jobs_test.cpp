@@ -6,9 +6,7 @@
 #include "launcher/service/job_store.h"
 #include "tests/unit/launcher/folder.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::engine_jobs_test {
 namespace {
 
 JobRecord job_of(const std::string& name, const std::string& number) {
@@ -69,3 +67,5 @@ TEST_CASE("names of the engine's jobs and of the service's are one set") {
   CHECK(store.add_job(own, false).value().name == "train-2");
   CHECK(jobs.free_name("train", false).value() == "train-3");
 }
+
+}  // namespace hvd::launch::engine_jobs_test

@@ -6,7 +6,7 @@
 
 #include "launcher/report/listing.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::job_record_test {
 
 TEST_CASE("a part of a record is found by its path") {
   const std::string json = R"({"a": {"b": [{"c": 1}, "text"]}, "none": null, "flag": true})";
@@ -32,3 +32,5 @@ TEST_CASE("a listing is aligned as az does it") {
         "State      Idle\n-------  ------\nsteady        4\n");
   CHECK(listing({{"Name"}}, {{"a\x1b[31m\nb"}}).find('\x1b') == std::string::npos);
 }
+
+}  // namespace hvd::launch::job_record_test

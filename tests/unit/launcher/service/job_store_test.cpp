@@ -17,9 +17,9 @@
 #include "launcher/state/exit_codes.h"
 #include "tests/unit/launcher/folder.h"
 
+namespace hvd::launch::job_store_test {
 namespace {
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using hvd::test::Folder;
 
 // A store whose clock stands where the test puts it.
@@ -460,3 +460,5 @@ TEST_CASE("records of schema 1 are taken over") {
   CHECK(again.job(job.id).value().max_nodes == 0);
   CHECK(again.is_turn(job.id).value());
 }
+
+}  // namespace hvd::launch::job_store_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::node_health_test {
 
 TEST_CASE("a node that cannot be reached is left out for a minute, then for twice as long, up to an hour") {
   constexpr std::int64_t kMinute = 60'000;
@@ -35,3 +35,5 @@ TEST_CASE("a count of failures that no program has written does no harm") {
     CHECK(next.unusable_until_ms <= kLongestUnusableMs);
   }
 }
+
+}  // namespace hvd::launch::node_health_test

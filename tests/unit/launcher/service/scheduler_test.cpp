@@ -5,9 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace hvd::launch::scheduler_test {
 namespace {
-
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 
 std::vector<ScheduledNode> idle_nodes(int count) {
   return std::vector<ScheduledNode>(static_cast<std::size_t>(count), ScheduledNode{true, true});
@@ -82,3 +81,5 @@ TEST_CASE("priorities are words or the numbers of 2017") {
   CHECK(priority_of("999999999999") == 0);
   CHECK(priority_of("5000") == 1000);
 }
+
+}  // namespace hvd::launch::scheduler_test

@@ -14,7 +14,8 @@
 #include "launcher/service/ticket.h"
 #include "tests/unit/launcher/folder.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::state_dir_test {
+
 using hvd::test::Folder;
 
 TEST_CASE("a ticket is read back, is the user's alone, and a part of one is refused") {
@@ -118,3 +119,5 @@ TEST_CASE("who waits for a lock that is removed by its holder gets one that keep
     CHECK(!take_lock(path).value().has_value());
   }
 }
+
+}  // namespace hvd::launch::state_dir_test

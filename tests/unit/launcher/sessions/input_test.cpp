@@ -18,9 +18,7 @@
 #include "launcher/sessions/job_input.h"
 #include "runtime/base/frame.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::input_test {
 namespace {
 
 std::string some_bytes(std::size_t size) {
@@ -273,3 +271,5 @@ TEST_CASE("a rank that is started anew is given none: what there was went to the
   CHECK_FALSE(again.ranks.front().reads_input);
   CHECK(again.input_window == 0);
 }
+
+}  // namespace hvd::launch::input_test

@@ -15,9 +15,7 @@
 #include "launcher/wire/resend_queue.h"
 #include "tests/support/jumping_clock.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::node_session_test {
 namespace {
 
 constexpr auto kNever = std::size_t{1} << 60U;
@@ -346,3 +344,5 @@ TEST_CASE("without a reconnect timeout a broken connection is the end") {
   CHECK(node.lost->message() == "the wire broke");
   CHECK(node.over[0] == "0: the launcher is gone");
 }
+
+}  // namespace hvd::launch::node_session_test

@@ -13,7 +13,7 @@
 #include "launcher/ssh/ssh_wire.h"
 #include "tests/unit/launcher/ssh/ssh_launcher.h"
 
-namespace hvd::launch {
+namespace hvd::launch::key_agent_test {
 namespace {
 
 using test::has;
@@ -226,4 +226,4 @@ TEST_CASE("an agent that is gone, or answers with anything, is told and passed b
   }
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::key_agent_test

@@ -18,7 +18,7 @@
 #include "tests/unit/launcher/ssh/ssh_launcher.h"
 #include "tests/unit/launcher/transport/recording.h"
 
-namespace hvd::launch {
+namespace hvd::launch::ssh_intake_test {
 namespace {
 
 using namespace std::string_literals;
@@ -298,4 +298,5 @@ TEST_CASE("a group exchange, in which the server would choose how long we comput
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::ssh_intake_test

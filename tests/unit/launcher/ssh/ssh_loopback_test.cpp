@@ -17,7 +17,7 @@
 #include "tests/unit/launcher/transport/recording.h"
 #include "tests/unit/launcher/transport/sshd_fixture.h"
 
-namespace hvd::launch {
+namespace hvd::launch::ssh_loopback_test {
 namespace {
 
 using test::has;
@@ -469,4 +469,5 @@ TEST_CASE("an open stream on which nothing happens costs no wake-up") {
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::ssh_loopback_test

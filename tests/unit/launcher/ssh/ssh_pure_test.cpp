@@ -14,7 +14,7 @@
 #include "launcher/transport/ssh_config.h"
 #include "tests/unit/launcher/transport/sshd_fixture.h"
 
-namespace hvd::launch {
+namespace hvd::launch::ssh_pure_test {
 namespace {
 
 const LocalUser kAda{"ada", "/home/ada", {"KEYS=/from the environment", "SSH_AUTH_SOCK=/run/agent"}};
@@ -423,4 +423,5 @@ TEST_CASE("base64 is decoded whole or not at all") {
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::ssh_pure_test

@@ -14,7 +14,7 @@
 #include "tests/unit/launcher/transport/recording.h"
 #include "tests/unit/launcher/transport/sshd_fixture.h"
 
-namespace hvd::launch {
+namespace hvd::launch::ssh_reach_test {
 namespace {
 
 using hvd::test::SilentPort;
@@ -278,4 +278,5 @@ TEST_CASE("a login shell that hangs is told before all of the time is over") {
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::ssh_reach_test

@@ -9,7 +9,7 @@
 #include "tests/unit/launcher/transport/recording.h"
 #include "tests/unit/launcher/transport/sshd_fixture.h"
 
-namespace hvd::launch {
+namespace hvd::launch::ssh_switch_test {
 namespace {
 
 using test::has;
@@ -322,4 +322,5 @@ TEST_CASE("a stream that has switched may be destroyed at any moment, also from 
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::ssh_switch_test

@@ -6,9 +6,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::stack_tree_test {
 namespace {
 
 RankStack at(int rank, std::vector<std::string> frames) {
@@ -95,3 +93,5 @@ TEST_CASE("whatever the reader prints, there is a stack or a reason") {
     CHECK(stack_of(read_of(text)).rank == 3);
   }
 }
+
+}  // namespace hvd::launch::stack_tree_test

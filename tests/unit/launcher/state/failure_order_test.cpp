@@ -12,11 +12,8 @@
 #include "launcher/report/summary.h"
 #include "launcher/state/job_state.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using hvd::Code;
-using hvd::Error;
-using hvd::FailureNews;
-using hvd::TimePoint;
+namespace hvd::launch::failure_order_test {
+
 using Kind = hvd::FailureNews::Kind;
 using Sign = FailureSigns::Sign;
 
@@ -457,3 +454,5 @@ TEST_CASE("a rank that is failing is an event of its own, before the failure") {
         Lines{R"({"event":"rank_failing","time":"1970-01-01T00:00:00.000Z","rank":2,"node":1,"host":"b",)"
               R"("message":"rank 2 on b (pid 102) failed: ValueError: no"})"});
 }
+
+}  // namespace hvd::launch::failure_order_test

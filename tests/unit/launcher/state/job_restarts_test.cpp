@@ -13,9 +13,8 @@
 #include "launcher/state/exit_codes.h"
 #include "tests/support/virtual_time.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd::test;    // NOLINT(google-build-using-namespace)
+namespace hvd::launch::job_restarts_test {
+using namespace hvd::test;  // NOLINT(google-build-using-namespace)
 using namespace std::chrono_literals;
 
 namespace {
@@ -177,3 +176,5 @@ TEST_CASE("seats are waited for: the best for a while, then enough of them, then
   CHECK(failed.error().message().find("have 2 slots of the 3 that the job needs") != std::string::npos);
   CHECK(time.loop().now() - began == 17s);
 }
+
+}  // namespace hvd::launch::job_restarts_test

@@ -15,8 +15,8 @@
 #include "tests/multi/thread_job.h"
 #include "tests/support/silence.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::file_job_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -237,3 +237,5 @@ TEST_CASE("the job's time limit counts from its beginning, and cleaning up has i
   CHECK((steps.timeouts[1] > 50s && steps.timeouts[1] <= 100s));
   CHECK(steps.timeouts[2] == 60s);
 }
+
+}  // namespace hvd::launch::file_job_test

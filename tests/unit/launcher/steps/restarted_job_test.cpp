@@ -17,8 +17,8 @@
 #include "launcher/state/exit_codes.h"
 #include "tests/support/silence.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::restarted_job_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -123,3 +123,5 @@ TEST_CASE("a job that ends because too few hosts are left has a page that says s
   CHECK(page.find("the hosts that are left have 2 slots") != std::string::npos);
   std::filesystem::remove(path);
 }
+
+}  // namespace hvd::launch::restarted_job_test

@@ -26,8 +26,7 @@
 #include "runtime/rendezvous/handshake.h"
 #include "tests/support/refusing_port.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
+namespace hvd::launch::node_check_test {
 
 namespace fs = std::filesystem;
 
@@ -554,3 +553,5 @@ TEST_CASE("an agent that is asked answers; two of them measure their link, and a
   while (::waitpid(-1, nullptr, 0) > 0) {
   }
 }
+
+}  // namespace hvd::launch::node_check_test

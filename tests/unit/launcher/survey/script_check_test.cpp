@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::script_check_test {
 
 TEST_CASE("the script of a Python command line is found, and nothing is taken for one") {
   CHECK(python_script_of({"python", "train.py", "-c"}) == "train.py");
@@ -40,3 +40,5 @@ TEST_CASE("of a command line the first place that is missing is told, and what i
   CHECK(find_missing_script("/no/such/script.py", ""));
   std::filesystem::remove_all(folder);
 }
+
+}  // namespace hvd::launch::script_check_test

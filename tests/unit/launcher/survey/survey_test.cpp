@@ -14,8 +14,7 @@
 #include "launcher/survey/own_gpus.h"
 #include "launcher/survey/own_networks.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::survey_test {
 namespace {
 
 int run_to_end(const SpawnOptions& options) {
@@ -189,3 +188,5 @@ TEST_CASE("AMD's GPUs are found in the kernel's files, within what ROCm's and HI
   CHECK(found({"PATH=/none", "ROCR_VISIBLE_DEVICES=", "ZE_AFFINITY_MASK=0.0,0.1"}) == "ZE_AFFINITY_MASK=0.0/-1,0.1/-1");
   std::filesystem::remove_all(root);
 }
+
+}  // namespace hvd::launch::survey_test

@@ -7,7 +7,7 @@
 #include "launcher/timeline/timeline_tables.h"
 #include "launcher/timeline/trace_events.h"
 
-namespace hvd::launch {
+namespace hvd::launch::timeline_test {
 namespace {
 
 Result<TimelineSummary> summary_of_text(const std::string& text) {
@@ -387,4 +387,4 @@ TEST_CASE("timeline: what is none is an error that names the line") {
   CHECK(odd.value().ranks.empty());
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::timeline_test

@@ -10,7 +10,7 @@
 #include "launcher/process/own_process.h"
 #include "tests/unit/launcher/transport/sshd_fixture.h"
 
-namespace hvd::launch {
+namespace hvd::launch::agent_push_test {
 namespace {
 
 using test::TempDir;
@@ -447,4 +447,5 @@ TEST_CASE("an agent executable that is not there is an error that names it") {
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::agent_push_test

@@ -16,8 +16,8 @@
 #include "tests/support/refusing_port.h"
 #include "tests/unit/launcher/transport/recording.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
+namespace hvd::launch::dial_back_test {
+
 using hvd::launch::test::has;
 
 namespace {
@@ -484,3 +484,5 @@ TEST_CASE("an agent calls no address of its own node's, unless the launcher is o
         "cannot call hvdrun back: each of its addresses is one of this host too (" + address + ")");
   CHECK_FALSE(accept_ready(listener.get()).value().is_open());
 }
+
+}  // namespace hvd::launch::dial_back_test

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::dropped_test {
 namespace {
 
 TEST_CASE("only words that say a drop, and nothing else, are one") {
@@ -52,4 +52,5 @@ TEST_CASE("each wait is about twice the one before, and none long") {
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::dropped_test

@@ -11,9 +11,8 @@
 #include "launcher/transport/rank_limits.h"
 #include "launcher/transport/transport_choice.h"
 
+namespace hvd::launch::limits_test {
 namespace {
-
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 
 std::string refusal(const std::string& hosts, int size, const MachineLimits& here = {}) {
   const auto checked = check_rank_count(parse_host_list(hosts).value(), size, here);
@@ -97,3 +96,5 @@ TEST_CASE("a host file of anything is refused in a line without control characte
     CHECK(hosts.error().message().find('\0') == std::string::npos);
   }
 }
+
+}  // namespace hvd::launch::limits_test

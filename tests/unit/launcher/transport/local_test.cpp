@@ -5,8 +5,7 @@
 
 #include "tests/unit/launcher/transport/recording.h"
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-using namespace hvd;          // NOLINT(google-build-using-namespace)
+namespace hvd::launch::local_test {
 
 TEST_CASE("how the node was reached is told before the first byte, however quick the agent is") {
   const SteadyClock clock;
@@ -28,3 +27,5 @@ TEST_CASE("how the node was reached is told before the first byte, however quick
   }
   CHECK(told == std::vector<std::string>{"open, here", "serve\n", "closed"});
 }
+
+}  // namespace hvd::launch::local_test

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::resolver_test {
 namespace {
 
 using Addresses = Result<std::vector<SocketAddress>>;
@@ -148,4 +148,5 @@ TEST_CASE("a resolver that is gone waits for no lookup and answers nobody") {
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::resolver_test

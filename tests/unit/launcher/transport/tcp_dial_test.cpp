@@ -10,10 +10,9 @@
 #include "tests/support/silent_port.h"
 #include "tests/support/still_clock.h"
 
-namespace hvd::launch {
+namespace hvd::launch::tcp_dial_test {
 namespace {
 
-using hvd::RefusingPort;
 using hvd::test::SilentPort;
 
 std::vector<SocketAddress> addresses_of(const std::vector<std::string>& ips) {
@@ -153,4 +152,5 @@ TEST_CASE("a dial that is given up closes all its attempts and says nothing more
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::tcp_dial_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd::launch {
+namespace hvd::launch::ignore_rules_test {
 namespace {
 
 struct Row {
@@ -61,4 +61,5 @@ TEST_CASE("what is in a folder that is left out is left out, whatever else says 
 }
 
 }  // namespace
-}  // namespace hvd::launch
+
+}  // namespace hvd::launch::ignore_rules_test

@@ -22,8 +22,7 @@
 #include "runtime/base/clock.h"
 #include "tests/unit/launcher/folder.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::results_test {
 
 namespace fs = std::filesystem;
 
@@ -337,3 +336,5 @@ TEST_CASE("a result that cannot be read is told, and the others come; what was t
   CHECK_FALSE(other.keeper->on_message(0, "node1", AgentMessage::kResultBytes, FileBytes{{whole}}.encode()).ok());
   CHECK_FALSE(TreeList::decode(TreeList{true, {file("s", 1, 04755)}}.encode()).ok());
 }
+
+}  // namespace hvd::launch::results_test

@@ -17,11 +17,11 @@
 #include "launcher/tree/tree_contents.h"
 #include "tests/unit/launcher/tree/tree_nodes.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::tree_changes_test {
+
 using test::contents;
-using test::Nodes;
 using test::Scene;
+using test::TreeNodes;
 
 namespace fs = std::filesystem;
 
@@ -94,7 +94,7 @@ TEST_CASE("agents of one job that share a home write once, though a file changes
   auto tree = scan_tree(from, {});
   REQUIRE(tree.ok());
   test::write_file(from + "/log", "another");
-  Nodes nodes({scene.home(), scene.home(), scene.home()});
+  TreeNodes nodes({scene.home(), scene.home(), scene.home()});
   nodes.bring(std::move(tree).value());
   CHECK(nodes.failed.empty());
   CHECK(nodes.totals().files == 2);
@@ -104,7 +104,7 @@ TEST_CASE("agents of one job that share a home write once, though a file changes
   nodes.join(scene.home());
   CHECK(nodes.failed.empty());
   CHECK(nodes.path(3) == place);
-  Nodes other({scene.home()});
+  TreeNodes other({scene.home()});
   other.bring(from);
   CHECK(other.path() != place);
   CHECK(contents(other.path()) == contents(from));
@@ -118,7 +118,7 @@ TEST_CASE("a part of a file that is not old stays: where locks reach no other ho
   const Scene scene;
   test::write_file(scene.source() + "/train.py", "x");
   const auto bring = [&scene] {
-    Nodes nodes({scene.home()});
+    TreeNodes nodes({scene.home()});
     nodes.bring(scene.source());
     return fs::path(nodes.path()).parent_path().string();
   };
@@ -143,7 +143,7 @@ TEST_CASE("what an agent had copied when it was killed is used by the next, or r
   const std::string cache = home + "/.cache/hvdrun/folders/";
   const pid_t killed = ::fork();
   if (killed == 0) {
-    Nodes nodes({home});
+    TreeNodes nodes({home});
     nodes.at_each_turn = [&] {
       for (const auto& item : fs::directory_iterator(cache)) {
         const std::string files = item.path().string() + "/files/deep/";
@@ -168,7 +168,7 @@ TEST_CASE("what an agent had copied when it was killed is used by the next, or r
   fs::remove(from + "/deep/39");
   fs::remove(from + "/link");
   fs::remove(from + "/empty");
-  Nodes nodes({home});
+  TreeNodes nodes({home});
   nodes.bring(from);
   CHECK(nodes.failed.empty());
   CHECK(nodes.path() == at + "/files");
@@ -185,7 +185,7 @@ TEST_CASE("a file that changes or shrinks while it is copied does no harm, and t
   const std::string& from = scene.source();
   test::write_file(from + "/log", std::string(100, 'l'));
   test::write_file(from + "/other", "x");
-  Nodes nodes({scene.home()});
+  TreeNodes nodes({scene.home()});
   auto tree = scan_tree(from, {});
   REQUIRE(tree.ok());
   test::write_file(from + "/log", "short");
@@ -212,7 +212,7 @@ TEST_CASE("of the files that have changed the first is named, and how many other
   for (const char* const name : {"/a", "/b", "/c", "/d"}) {
     test::write_file(from + name, "one");
   }
-  Nodes nodes({scene.home(0)});
+  TreeNodes nodes({scene.home(0)});
   auto tree = scan_tree(from, {});
   REQUIRE(tree.ok());
   for (const char* const name : {"/b", "/c", "/d"}) {
@@ -232,11 +232,11 @@ TEST_CASE("a host that comes later has what the others have, or is told which fi
   const std::string& from = scene.source();
   // The last two have something from before. So each wants other files, and no read of the launcher's serves two.
   test::write_file(from + "/other", "x");
-  Nodes({scene.home(3), scene.home(4)}).bring(from);
+  TreeNodes({scene.home(3), scene.home(4)}).bring(from);
   test::write_file(from + "/log", "begun");
-  Nodes({scene.home(4)}).bring(from);
+  TreeNodes({scene.home(4)}).bring(from);
   test::write_file(from + "/train.py", "one");
-  Nodes nodes({scene.home(0), scene.home(1)});
+  TreeNodes nodes({scene.home(0), scene.home(1)});
   nodes.bring(from);
   CHECK(nodes.changed.empty());
   // What is only added at the end of a file is not what the list says.
@@ -256,3 +256,5 @@ TEST_CASE("a host that comes later has what the others have, or is told which fi
   nodes.join(scene.home(4));
   CHECK(nodes.failed[4] == "--sync: cannot read " + from + "/train.py: No such file or directory");
 }
+
+}  // namespace hvd::launch::tree_changes_test

@@ -50,9 +50,9 @@ inline std::vector<std::string> contents(const std::string& root) {
 }
 
 // One launcher and its nodes, each with a home of its own. Messages are carried one at a time, and counted.
-class Nodes {
+class TreeNodes {
  public:
-  explicit Nodes(std::vector<std::string> homes) : homes_(std::move(homes)) {
+  explicit TreeNodes(std::vector<std::string> homes) : homes_(std::move(homes)) {
     loop_ = EventLoop::create(clock).value();
   }
 

@@ -9,8 +9,7 @@
 
 #include "tests/unit/launcher/folder.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::tree_scan_test {
 
 namespace fs = std::filesystem;
 
@@ -123,3 +122,5 @@ TEST_CASE("empty folders are meant however deep they are, unless git ignores the
   CHECK(paths(from + "/a") == Paths{"b", "b/c", "b/left", "b/left/out", "file", "inner", "inner/build", "inner/kept",
                                     "inner/kept/too", "logs"});
 }
+
+}  // namespace hvd::launch::tree_scan_test

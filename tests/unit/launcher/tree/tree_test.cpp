@@ -19,11 +19,11 @@
 #include "runtime/io/socket.h"
 #include "tests/unit/launcher/tree/tree_nodes.h"
 
-using namespace hvd;          // NOLINT(google-build-using-namespace)
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+namespace hvd::launch::tree_test {
+
 using test::contents;
-using test::Nodes;
 using test::Scene;
+using test::TreeNodes;
 
 namespace fs = std::filesystem;
 
@@ -42,7 +42,7 @@ TEST_CASE("a folder arrives with files, folders, links and rights, empty ones to
   fs::create_symlink("/nowhere/at all", from + "/data/dangling");
   REQUIRE(::mkfifo((from + "/pipe").c_str(), 0600) == 0);
 
-  Nodes nodes({scene.home(0), scene.home(1)});
+  TreeNodes nodes({scene.home(0), scene.home(1)});
   nodes.bring(from);
   CHECK(nodes.failed.empty());
   fs::remove(from + "/pipe");  // what is no file stays at home
@@ -65,7 +65,7 @@ TEST_CASE("only what has changed travels, what is gone goes, and what ranks have
   test::write_file(from + "/old/deep/c", "three");
   test::write_file(from + "/kept/d", "four");
   fs::create_symlink("a", from + "/l");
-  Nodes nodes({scene.home()});
+  TreeNodes nodes({scene.home()});
   nodes.bring(from);
   const std::string at = nodes.path();
   test::write_file(at + "/out/model.pt", "weights");
@@ -96,7 +96,7 @@ TEST_CASE("nothing is written through a link that a rank has put there") {
   const Scene scene;
   const std::string& from = scene.source();
   test::write_file(from + "/sub/a", "one");
-  Nodes nodes({scene.home()});
+  TreeNodes nodes({scene.home()});
   nodes.bring(from);
   const std::string elsewhere = scene.folder.path + "/elsewhere";
   test::write_file(elsewhere + "/a", "not yours");
@@ -114,9 +114,9 @@ TEST_CASE("a folder that another job uses is not changed: the next one is taken"
   const Scene scene;
   const std::string& from = scene.source();
   test::write_file(from + "/a", "one");
-  Nodes first({scene.home()});
-  Nodes second({scene.home()});
-  Nodes third({scene.home()});
+  TreeNodes first({scene.home()});
+  TreeNodes second({scene.home()});
+  TreeNodes third({scene.home()});
   first.bring(from);
   second.bring(from);
   CHECK(second.path() == first.path());
@@ -151,7 +151,7 @@ TEST_CASE("who waits for the copy of another job says so, and gets the folder af
   const std::string name = scan_tree(scene.source(), {}).value().name;
   std::optional<TreeFolder> other = TreeFolder::take({place, name, {}, "pid 7 on node9 (job ab)"}).value().folder;
   REQUIRE(other);
-  Nodes nodes({home, home});
+  TreeNodes nodes({home, home});
   nodes.at_each_turn = [&] {
     nodes.clock.jumped += std::chrono::milliseconds(20);
     if (other && !nodes.waits.empty()) {
@@ -175,7 +175,7 @@ TEST_CASE("agents of one job that share a home write once") {
   const std::string& from = scene.source();
   test::write_file(from + "/a", std::string(1U << 20U, 'a'));
   test::write_file(from + "/b", "two");
-  Nodes nodes({scene.home(), scene.home(), scene.home()});
+  TreeNodes nodes({scene.home(), scene.home(), scene.home()});
   nodes.bring(from);
   CHECK(nodes.failed.empty());
   CHECK(nodes.totals().files == 2);
@@ -188,7 +188,7 @@ TEST_CASE("what cannot be is told once, and names the place") {
   const Scene scene;
   const std::string& from = scene.source();
   test::write_file(from + "/a/b", "one");
-  Nodes nodes({scene.home()});
+  TreeNodes nodes({scene.home()});
   nodes.bring(from);
   test::write_file(nodes.path() + "/a/of a rank", "x");
   fs::remove_all(from + "/a");
@@ -224,7 +224,7 @@ TEST_CASE("a home that is reached by a link is a home, and a time before 1970 is
   ScanOptions options;
   options.environment = {"HOME=" + scene.folder.path + "/link"};
   CHECK_FALSE(scan_tree(scene.source(), options).ok());
-  Nodes nodes({scene.home()});
+  TreeNodes nodes({scene.home()});
   nodes.bring(scene.source());
   CHECK(nodes.failed.empty());
   struct stat status{};
@@ -246,7 +246,7 @@ TEST_CASE("many nodes get most of the files from each other, and a change that i
   for (int number = 0; number < 9; ++number) {
     homes.push_back(scene.home(number));
   }
-  Nodes nodes(homes);
+  TreeNodes nodes(homes);
   nodes.bring(from);
   CHECK(nodes.failed.empty());
   CHECK(nodes.counts[AgentMessage::kFetchFiles] == 7);
@@ -276,7 +276,7 @@ TEST_CASE("many nodes get most of the files from each other, and a change that i
 TEST_CASE("who cannot reach its source gets the files from the launcher") {
   const Scene scene;
   const std::string& from = scene.source();
-  Nodes nodes({scene.home(0), scene.home(1), scene.home(2), scene.home(3)});
+  TreeNodes nodes({scene.home(0), scene.home(1), scene.home(2), scene.home(3)});
   char content = 'a';
   for (const auto& addresses : {std::vector<std::string>{"::1", "nonsense"}, std::vector<std::string>()}) {
     nodes.addresses = addresses;
@@ -370,7 +370,7 @@ TEST_CASE("what arrives while somebody calls is passed on from memory") {
 TEST_CASE("random changes of a folder arrive, whatever ranks do in between") {
   const Scene scene;
   const std::string& from = scene.source();
-  Nodes nodes({scene.home(0), scene.home(1)});
+  TreeNodes nodes({scene.home(0), scene.home(1)});
   std::mt19937 random(7);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same each time
   const auto below = [&random](unsigned limit) { return static_cast<unsigned>(random() % limit); };
   const auto some_path = [&] {
@@ -455,3 +455,5 @@ TEST_CASE("whoever speaks out of turn is refused") {
   CHECK_FALSE(senders.on_message(0, AgentMessage::kTreeHere, TreeHere{}.encode()).ok());
   CHECK_FALSE(senders.on_message(0, AgentMessage::kOfferTree, "").ok());
 }
+
+}  // namespace hvd::launch::tree_test

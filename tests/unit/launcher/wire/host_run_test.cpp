@@ -4,7 +4,7 @@
 
 #include "launcher/wire/messages.h"
 
-namespace hvd::launch {
+namespace hvd::launch::host_run_test {
 namespace {
 
 using Machines = std::vector<std::pair<std::string, int>>;
@@ -68,4 +68,4 @@ TEST_CASE("host runs: a list that would become a huge file, or has no machine in
   CHECK_FALSE(StartMessage::decode(start.encode()).ok());
 }
 
-}  // namespace hvd::launch
+}  // namespace hvd::launch::host_run_test

@@ -5,8 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::launch::messages_test {
 namespace {
 
 StartMessage a_start() {
@@ -95,3 +94,5 @@ TEST_CASE("random bytes never become a message with more items than bytes") {
     }
   }
 }
+
+}  // namespace hvd::launch::messages_test

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::config_test {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -349,4 +349,4 @@ TEST_CASE("HVD_LINK_SECURITY encrypts what leaves a host, or is refused") {
         std::string::npos);
 }
 
-}  // namespace hvd
+}  // namespace hvd::config_test

@@ -10,8 +10,7 @@
 #include "runtime/core/tuning_table.h"
 #include "tests/multi/thread_job.h"
 
-using namespace hvd;
-
+namespace hvd::tuning_test {
 namespace {
 
 TuningTable some_table() {
@@ -170,3 +169,5 @@ TEST_CASE("a setting is chosen only where it is clearly faster than the runtime'
   CHECK(bench::choose({0.0, 0.1, -0.2}, 1) == 2);
   CHECK(bench::choose({1.0}, 0) == 0);
 }
+
+}  // namespace hvd::tuning_test

@@ -9,8 +9,7 @@
 
 #include "runtime/core/float16.h"
 
-using namespace hvd;
-
+namespace hvd::adasum_test {
 namespace {
 
 using Vector = std::vector<double>;
@@ -177,3 +176,5 @@ TEST_CASE("shares of tensors are packed by party, and each tensor is cut by itse
     CHECK(c == c2);
   }
 }
+
+}  // namespace hvd::adasum_test

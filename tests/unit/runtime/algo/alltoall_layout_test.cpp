@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
+namespace hvd::alltoall_layout_test {
 
 TEST_CASE("an alltoall's pieces lie in the order of receivers with who sends, and of senders with who gets") {
   // sizes[from * 3 + to]
@@ -41,3 +41,5 @@ TEST_CASE("what ranks send and what ranks get are the same bytes, and leave no g
     }
   }
 }
+
+}  // namespace hvd::alltoall_layout_test

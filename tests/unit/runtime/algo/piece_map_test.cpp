@@ -5,8 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::piece_map_test {
 namespace {
 
 struct Text {
@@ -61,3 +60,5 @@ TEST_CASE("a visit ends when it has seen enough, and a map can be set anew") {
     return true;
   });
 }
+
+}  // namespace hvd::piece_map_test

@@ -15,8 +15,7 @@
 #include "runtime/algo/reduce_loops.h"
 #include "runtime/core/float16.h"
 
-using namespace hvd;
-
+namespace hvd::reduce_kernels_test {
 namespace {
 
 // binary16 by its definition, in double.
@@ -420,3 +419,5 @@ TEST_CASE("the loops of every processor give the same bits, whatever the bytes a
     }
   }
 }
+
+}  // namespace hvd::reduce_kernels_test

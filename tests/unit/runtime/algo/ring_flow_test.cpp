@@ -8,8 +8,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::ring_flow_test {
 namespace {
 
 // A ring whose connections are queues that hold little, and move as much at a time as chance wants. Each node's data
@@ -220,3 +219,5 @@ TEST_CASE("its second half brings each node's own block to all") {
     }
   });
 }
+
+}  // namespace hvd::ring_flow_test

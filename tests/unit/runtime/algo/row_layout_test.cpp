@@ -5,8 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::row_layout_test {
 namespace {
 
 RowLayout layout_of(std::vector<RowLayout::Tensor> tensors, int size) {
@@ -61,3 +60,5 @@ TEST_CASE("what other ranks claim is checked") {
   const void* nowhere[] = {nullptr};
   empty.pack(nowhere, nullptr);
 }
+
+}  // namespace hvd::row_layout_test

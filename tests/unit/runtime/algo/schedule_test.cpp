@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
+namespace hvd::schedule_test {
 
 TEST_CASE("parts cover everything once, in order, as even as the grain allows") {
   for (const std::size_t total : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{64}, std::size_t{1000}}) {
@@ -106,3 +106,5 @@ TEST_CASE("behind a piece that waits for what comes in there is another that doe
   CHECK(walked ==
         std::vector<std::pair<std::size_t, int>>{{0, 0}, {1, 0}, {0, 1}, {2, 0}, {1, 1}, {3, 0}, {2, 1}, {3, 1}});
 }
+
+}  // namespace hvd::schedule_test

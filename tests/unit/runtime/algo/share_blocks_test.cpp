@@ -6,8 +6,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::share_blocks_test {
 namespace {
 
 // Memory in pieces of random sizes, some of them nothing; each byte's input is its number, its output is apart.
@@ -70,3 +69,5 @@ TEST_CASE(
     }
   }
 }
+
+}  // namespace hvd::share_blocks_test

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
+namespace hvd::bytes_test {
 
 TEST_CASE("what is written is read back, and then nothing is left") {
   ByteWriter out;
@@ -70,3 +70,5 @@ TEST_CASE("a count that the rest cannot hold is refused") {
   CHECK(in.count(4) == 0);
   CHECK_FALSE(in.ok());
 }
+
+}  // namespace hvd::bytes_test

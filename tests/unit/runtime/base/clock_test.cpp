@@ -4,7 +4,7 @@
 
 #include "tests/support/still_clock.h"
 
-using namespace hvd;
+namespace hvd::clock_test {
 
 TEST_CASE("a wait is not over before its deadline, and is once that has passed") {
   Patience early(Deadline::after(std::chrono::hours(1)));
@@ -47,3 +47,5 @@ TEST_CASE("time in which a process was stopped is not watched, and what comes af
   CHECK(time.look(clock.now() - 1s) - begin == 19s);  // a look whose clock was read before the last one's
   CHECK(after(1s) == 20s);
 }
+
+}  // namespace hvd::clock_test

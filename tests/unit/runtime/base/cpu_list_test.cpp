@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
+namespace hvd::cpu_list_test {
 
 TEST_CASE("a list of processors is read as Linux writes it") {
   CHECK(parse_cpu_list("0-3,8\n").value() == CpuList{0, 1, 2, 3, 8});
@@ -27,3 +27,5 @@ TEST_CASE("a list of processors is written as short as can be, and read back") {
   const CpuList cpus = {0, 2, 3, 4, 64, 66};
   CHECK(parse_cpu_list(cpu_list_text(cpus)).value() == cpus);
 }
+
+}  // namespace hvd::cpu_list_test

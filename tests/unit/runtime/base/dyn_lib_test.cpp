@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::dyn_lib_test {
 
 TEST_CASE("a library's function can be taken and called, and it tells its file") {
   const auto library = DynLib::open("libm.so.6", DynLib::Scope::kOwn);
@@ -48,4 +48,4 @@ TEST_CASE("a moved library belongs to its new owner") {
   CHECK(second.find("sqrt") != nullptr);
 }
 
-}  // namespace hvd
+}  // namespace hvd::dyn_lib_test

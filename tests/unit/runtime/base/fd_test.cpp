@@ -10,8 +10,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::fd_test {
 namespace {
 bool is_open_number(int fd) {
   return ::fcntl(fd, F_GETFD) >= 0;
@@ -85,3 +84,5 @@ TEST_CASE("a write that fails says why in errno") {
   CHECK_FALSE(write_all(full.get(), "text"));
   CHECK(errno == ENOSPC);
 }
+
+}  // namespace hvd::fd_test

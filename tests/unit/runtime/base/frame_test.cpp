@@ -4,8 +4,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::frame_test {
 namespace {
 
 constexpr FrameSpec kSpec{0x54534554U, 3, 1000, "test"};
@@ -105,3 +104,5 @@ TEST_CASE("random bytes are decoded or refused, in any chunking alike") {
     }
   }
 }
+
+}  // namespace hvd::frame_test

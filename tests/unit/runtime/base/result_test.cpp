@@ -6,8 +6,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::result_test {
 namespace {
 
 Result<int> half_of(int value) {
@@ -58,3 +57,5 @@ TEST_CASE("what the system says becomes the code that a caller acts on") {
   CHECK(Error::from_errno("x", EMFILE).code() == Code::kResource);
   CHECK(Error::from_errno("x", EPERM).code() == Code::kSystem);
 }
+
+}  // namespace hvd::result_test

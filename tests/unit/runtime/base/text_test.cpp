@@ -6,9 +6,8 @@
 
 #include <doctest/doctest.h>
 
+namespace hvd::text_test {
 namespace {
-
-using namespace hvd;
 
 TEST_CASE("a number is the whole text and within its bounds") {
   CHECK(parse_number<int>("42") == 42);
@@ -48,3 +47,5 @@ TEST_CASE("bytes are two digits each") {
 }
 
 }  // namespace
+
+}  // namespace hvd::text_test

@@ -3,7 +3,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd::bench;
+namespace hvd::bench_wire_test {
+using namespace hvd::bench;  // NOLINT(google-build-using-namespace)
 
 TEST_CASE("what is to be measured comes through the words of a command line") {
   BenchOptions options;
@@ -95,3 +96,5 @@ TEST_CASE("what cannot be measured is refused in words") {
   CHECK_FALSE(type_of("float").ok());
   CHECK_FALSE(op_of("").ok());
 }
+
+}  // namespace hvd::bench_wire_test

@@ -7,11 +7,9 @@
 
 #include "runtime/algo/reduce_kernels.h"
 
+namespace hvd::bench::test_data_test {
 namespace {
 
-using hvd::Dtype;
-using hvd::ReduceOp;
-using hvd::bench::TestData;
 using Buffer = std::vector<std::byte>;
 
 constexpr std::int64_t kCount = 5000;
@@ -59,3 +57,5 @@ TEST_CASE("what another rank brings, at another place or in another round is wro
   const Buffer later = brought(data, Dtype::kFloat32, 2, 777);
   CHECK(data.count_wrong(later.data(), kCount, 2, 777) == 0);
 }
+
+}  // namespace hvd::bench::test_data_test

@@ -7,8 +7,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::autotuner_test {
 namespace {
 
 constexpr TunedSetting kFirst{128U << 20U, std::chrono::milliseconds(1)};
@@ -152,3 +151,5 @@ TEST_CASE("names that never come again make no steps") {
   }
   CHECK(tuner.take_news().trials.empty());
 }
+
+}  // namespace hvd::autotuner_test

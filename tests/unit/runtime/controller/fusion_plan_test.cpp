@@ -9,7 +9,7 @@
 
 #include "runtime/core/shape.h"
 
-namespace hvd {
+namespace hvd::fusion_plan_test {
 namespace {
 
 Ready tensor(std::string name, std::int64_t floats, Dtype dtype = Dtype::kFloat32) {
@@ -249,4 +249,4 @@ TEST_CASE("where groups are not fused, theirs travel by themselves and others as
   CHECK(names_of(false) == std::vector<std::vector<std::string>>{{"a", "b"}, {"g", "h"}});
 }
 
-}  // namespace hvd
+}  // namespace hvd::fusion_plan_test

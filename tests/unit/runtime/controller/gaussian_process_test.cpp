@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
+namespace hvd::gaussian_process_test {
 
 TEST_CASE("without noise it goes through what was measured, and is sure there") {
   const std::vector<GaussianProcess::Point> points = {{0, 0}, {0.5, 0.5}, {1, 0.2}};
@@ -51,3 +51,5 @@ TEST_CASE("improvement is expected where it is better or less known, and never l
     CHECK(guess.expected_improvement({x, x}, best) >= 0.0);
   }
 }
+
+}  // namespace hvd::gaussian_process_test

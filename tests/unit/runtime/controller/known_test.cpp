@@ -9,7 +9,7 @@
 #include "runtime/controller/known_wire.h"
 #include "runtime/controller/response_cache.h"
 
-namespace hvd {
+namespace hvd::known_test {
 namespace {
 
 std::string body_of(const std::string& frame) {
@@ -250,4 +250,4 @@ TEST_CASE("what a rank is told to remember must be what it asked for") {
   CHECK(cache.changes() == 2);
 }
 
-}  // namespace hvd
+}  // namespace hvd::known_test

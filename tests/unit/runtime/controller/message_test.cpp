@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::message_test {
 namespace {
 
 Request full_request() {
@@ -359,4 +359,4 @@ TEST_CASE("a call for an answer is sent whole, and anything else is refused") {
   }
 }
 
-}  // namespace hvd
+}  // namespace hvd::message_test

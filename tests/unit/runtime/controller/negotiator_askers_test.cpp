@@ -3,7 +3,7 @@
 
 #include "runtime/controller/negotiator.h"
 
-namespace hvd {
+namespace hvd::negotiator_askers_test {
 namespace {
 
 const std::vector<int> kAskers = {1, 3};
@@ -59,4 +59,4 @@ TEST_CASE("of those who ask none may have joined, or ask twice") {
   CHECK(ready[0].error.find("rank 1 has joined") != std::string::npos);
 }
 
-}  // namespace hvd
+}  // namespace hvd::negotiator_askers_test

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::negotiator_test {
 namespace {
 
 Request allreduce(std::string name, std::vector<std::int64_t> shape = {2}) {
@@ -452,4 +452,4 @@ TEST_CASE("a join that is asked for elsewhere counts in a set, until it is forgo
   CHECK_FALSE(negotiator.take().at(0).is_missed);
 }
 
-}  // namespace hvd
+}  // namespace hvd::negotiator_test

@@ -5,7 +5,7 @@
 #include "runtime/coordinate/coordinator.h"
 #include "tests/support/still_clock.h"
 
-namespace hvd {
+namespace hvd::answer_calls_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -107,4 +107,4 @@ TEST_CASE("who calls no more waits no more") {
   CHECK(!table.calls.has_any(table.clock.now()));
 }
 
-}  // namespace hvd
+}  // namespace hvd::answer_calls_test

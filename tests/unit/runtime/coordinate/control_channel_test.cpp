@@ -12,7 +12,7 @@
 #include "runtime/io/socket.h"
 #include "runtime/rendezvous/record.h"
 
-namespace hvd {
+namespace hvd::control_channel_test {
 namespace {
 
 const SteadyClock kClock;
@@ -311,4 +311,4 @@ TEST_CASE("what a rank of the same node wrote before it was gone is heard first,
   CHECK(lanes.ranks[0].channel->is_finished());
 }
 
-}  // namespace hvd
+}  // namespace hvd::control_channel_test

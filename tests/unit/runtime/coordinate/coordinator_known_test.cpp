@@ -3,7 +3,7 @@
 
 #include "runtime/coordinate/coordinator.h"
 
-namespace hvd {
+namespace hvd::coordinator_known_test {
 namespace {
 
 Request tensor_named(const std::string& name, std::int64_t count = 4) {
@@ -177,4 +177,4 @@ TEST_CASE("of what is ready at once the highest priority goes first") {
   CHECK(table.decide() == "do t1;do t3;do t0;do t2;");
 }
 
-}  // namespace hvd
+}  // namespace hvd::coordinator_known_test

@@ -4,7 +4,7 @@
 
 #include "tests/support/still_clock.h"
 
-namespace hvd {
+namespace hvd::coordinator_test {
 namespace {
 
 Request tensor_named(const char* name) {
@@ -86,4 +86,4 @@ TEST_CASE("without a window whatever is ready goes at once") {
   CHECK(table.turn() == "a;");
 }
 
-}  // namespace hvd
+}  // namespace hvd::coordinator_test

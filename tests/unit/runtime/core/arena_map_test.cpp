@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::arena_map_test {
 
 TEST_CASE("parts are first fit, whole units, and their room is used again") {
   ArenaMap map(100, 10);
@@ -30,4 +30,4 @@ TEST_CASE("what is larger than all is refused, whatever the numbers") {
   CHECK(map.allocate(UINT64_MAX) == std::nullopt);
 }
 
-}  // namespace hvd
+}  // namespace hvd::arena_map_test

@@ -9,7 +9,7 @@
 
 #include "runtime/core/shape.h"
 
-namespace hvd {
+namespace hvd::completion_test {
 
 TEST_CASE("a completion tells all who wait, and those who come later") {
   Completion completion;
@@ -98,4 +98,4 @@ TEST_CASE("an empty output has an address, and the sizes of shapes never overflo
   CHECK(shape_text(std::vector<std::int64_t>{}) == "[]");
 }
 
-}  // namespace hvd
+}  // namespace hvd::completion_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::rank_map_test {
 namespace {
 
 // Three nodes of 2, 1 and 3 ranks.
@@ -41,4 +41,4 @@ TEST_CASE("a rank that is not one of them has no place") {
   CHECK_FALSE(map_among(job_of_six(5), std::vector<int>{0, 4}));
 }
 
-}  // namespace hvd
+}  // namespace hvd::rank_map_test

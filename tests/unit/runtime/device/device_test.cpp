@@ -9,7 +9,7 @@
 #include "runtime/device/stream.h"
 #include "tests/support/fake_cuda/fake_control.h"
 
-namespace hvd {
+namespace hvd::device_test {
 namespace {
 
 const fake::Control& cuda() {
@@ -260,4 +260,4 @@ TEST_CASE("a driver that is older than the device code is told to be the cause")
   }
 }
 
-}  // namespace hvd
+}  // namespace hvd::device_test

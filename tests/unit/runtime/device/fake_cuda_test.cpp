@@ -7,7 +7,7 @@
 #include "runtime/device/stream.h"
 #include "tests/support/fake_cuda/fake_control.h"
 
-namespace hvd {
+namespace hvd::fake_cuda_test {
 namespace {
 
 std::shared_ptr<Device> open_device() {
@@ -86,4 +86,4 @@ TEST_CASE("fake: the default stream is there, and is a stream like others") {
   CHECK(event.is_done().value());
 }
 
-}  // namespace hvd
+}  // namespace hvd::fake_cuda_test

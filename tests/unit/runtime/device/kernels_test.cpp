@@ -10,7 +10,7 @@
 #include "tests/support/fake_cuda/fake_control.h"
 #include "tests/unit/runtime/device/resnet50.h"
 
-namespace hvd {
+namespace hvd::kernels_test {
 namespace {
 
 template <typename Value>
@@ -301,4 +301,4 @@ TEST_CASE("Adasum rounds each element once") {
   CHECK(rounded<AsBfloat16>(1.0 + 1.0 / 256.0 + 1e-12) == 0x3F81);
 }
 
-}  // namespace hvd
+}  // namespace hvd::kernels_test

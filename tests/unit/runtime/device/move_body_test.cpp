@@ -12,7 +12,7 @@
 #include "runtime/device/kernels.h"
 #include "tests/unit/runtime/device/resnet50.h"
 
-namespace hvd {
+namespace hvd::move_body_test {
 namespace {
 
 constexpr std::size_t kGuard = 64;  // bytes that nobody may write, on each side
@@ -203,4 +203,4 @@ TEST_CASE("what an integer cannot hold becomes its nearest value, and no number 
   CHECK(AsBool::store(AsBool::load(7) * 2.0) == 1);
 }
 
-}  // namespace hvd
+}  // namespace hvd::move_body_test

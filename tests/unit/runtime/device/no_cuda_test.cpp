@@ -2,7 +2,7 @@
 
 #include "runtime/device/device.h"
 
-namespace hvd {
+namespace hvd::no_cuda_test {
 
 TEST_CASE("where no driver is, opening a GPU fails and says what would bring one") {
   const auto device = Device::open(0, "libcuda-that-is-not-there.so.1");
@@ -13,4 +13,4 @@ TEST_CASE("where no driver is, opening a GPU fails and says what would bring one
   CHECK_FALSE(Device::describe_all("libcuda-that-is-not-there.so.1").ok());
 }
 
-}  // namespace hvd
+}  // namespace hvd::no_cuda_test

@@ -6,8 +6,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::end_of_job_test {
 namespace {
 
 Error lost(const std::string& words) {
@@ -207,3 +206,5 @@ TEST_CASE("a failure while this rank leaves is not reported to the agent") {
   CHECK(texts_of(end.on_cause_due()) == Texts{"pass on rank 0 closed its connection", "close", "close output"});
   CHECK(end.error_of("x").message() == "hvd_shutdown was called while 'x' was pending");
 }
+
+}  // namespace hvd::end_of_job_test

@@ -8,8 +8,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::turn_lock_test {
 namespace {
 
 // As the engine's own thread does it, but that it never looks by itself: so what it misses it waits for for ever.
@@ -133,3 +132,5 @@ TEST_CASE("a keeper that sleeps hears of all that it was called for") {
   }
   CHECK(seen.load() == kCallers * kCalls);
 }
+
+}  // namespace hvd::turn_lock_test

@@ -8,7 +8,7 @@
 
 #include "runtime/algo/reduce_kernels.h"
 
-namespace hvd {
+namespace hvd::executor_test {
 
 TEST_CASE("an average of equal integers is that integer, for any number of ranks") {
   for (int size = 1; size <= 2000; ++size) {
@@ -47,4 +47,4 @@ TEST_CASE("a result's scale is a product where that is the quotient") {
   CHECK(result_scale(ReduceOp::kSum, 2.0, 3).divisor == 1.0);
 }
 
-}  // namespace hvd
+}  // namespace hvd::executor_test

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::quick_pace_test {
 namespace {
 
 QuickPace after_failures(int failures) {
@@ -69,4 +69,4 @@ TEST_CASE("a program whose operations repeat with some period tries at the lowes
   }
 }
 
-}  // namespace hvd
+}  // namespace hvd::quick_pace_test

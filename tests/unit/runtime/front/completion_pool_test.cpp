@@ -14,7 +14,7 @@
 #include <doctest/doctest.h>
 #include <pthread.h>
 
-namespace hvd::front {
+namespace hvd::front::completion_pool_test {
 namespace {
 
 class Call final : public Job {
@@ -111,4 +111,4 @@ TEST_CASE("a thread of the pool takes no signal of the program") {
   CHECK(blocks.get_future().get());
 }
 
-}  // namespace hvd::front
+}  // namespace hvd::front::completion_pool_test

@@ -6,8 +6,7 @@
 
 #include <doctest/doctest.h>
 
-using hvd::front::StepWatch;
-
+namespace hvd::front::step_watch_test {
 namespace {
 
 // What a watch has said, on whatever thread. Never destroyed, like the watch.
@@ -73,3 +72,5 @@ TEST_CASE("a collective that a failed step starts later is waited for no longer 
   here.watch.begin(7);
   CHECK(here.told.wait_for(1) == std::vector<int>{1});
 }
+
+}  // namespace hvd::front::step_watch_test

@@ -16,8 +16,7 @@
 #include "runtime/io/socket.h"
 #include "tests/support/sanitizers.h"
 
-using namespace hvd;  // NOLINT(google-build-using-namespace)
-
+namespace hvd::accept_watch_test {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(300);
@@ -121,3 +120,5 @@ TEST_CASE("signals that were inherited as ignored are left out, but for that of 
   restore_child_signal();
   CHECK(without_ignored({SIGCHLD}) == std::vector<int>{SIGCHLD});
 }
+
+}  // namespace hvd::accept_watch_test

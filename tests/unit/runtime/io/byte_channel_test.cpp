@@ -9,8 +9,7 @@
 
 #include "runtime/io/socket.h"
 
-using namespace hvd;
-
+namespace hvd::byte_channel_test {
 namespace {
 
 // Each byte is sent as its complement, and a byte of zero is the sign that something is wrong.
@@ -157,3 +156,5 @@ TEST_CASE("who ends its half of a socket still gets all that is written to it, w
   }
   CHECK(got == kSize);
 }
+
+}  // namespace hvd::byte_channel_test

@@ -14,7 +14,8 @@
 #include "runtime/io/scope.h"
 #include "tests/support/still_clock.h"
 
-using namespace hvd;
+namespace hvd::event_loop_test {
+
 using std::chrono::milliseconds;
 
 namespace {
@@ -307,3 +308,5 @@ TEST_CASE("a regular file cannot be watched, and that is an error") {
   REQUIRE(file.is_open());
   CHECK_FALSE(loop->watch(file.get(), EPOLLIN, [](std::uint32_t) {}).ok());
 }
+
+}  // namespace hvd::event_loop_test

@@ -16,8 +16,7 @@
 #include "runtime/io/pass_fds.h"
 #include "tests/support/refusing_port.h"
 
-using namespace hvd;
-
+namespace hvd::socket_test {
 namespace {
 
 Deadline soon() {
@@ -230,3 +229,5 @@ TEST_CASE("an address is read as it is written, and nothing else is") {
     CHECK_FALSE(SocketAddress::parse(text).ok());
   }
 }
+
+}  // namespace hvd::socket_test

@@ -13,7 +13,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::host_rounds_test {
 namespace {
 
 // The sum of one number of each node.
@@ -443,4 +443,4 @@ TEST_CASE("what no leader has sent, and a lost connection, are errors that name 
   }
 }
 
-}  // namespace hvd
+}  // namespace hvd::host_rounds_test

@@ -4,8 +4,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::mesh_peer_test {
 namespace {
 
 // The peers of a placement; ranks_on_node[i] ranks on node i.
@@ -112,3 +111,5 @@ TEST_CASE("ranks of which one encrypts and another does not refuse each other, a
   }
   CHECK(agree_on_nodes(map_of_job(4, 2), all).ok());
 }
+
+}  // namespace hvd::mesh_peer_test

@@ -13,8 +13,7 @@
 #include "runtime/io/socket.h"
 #include "runtime/link/stream_io.h"
 
-using namespace hvd;
-
+namespace hvd::sealed_stream_test {
 namespace {
 
 class Patient final : public Interrupt {
@@ -193,3 +192,5 @@ TEST_CASE("an encrypted connection that ends is a lost peer that is named") {
   REQUIRE_FALSE(sent.ok());
   CHECK(sent.error().code() == Code::kLostPeer);
 }
+
+}  // namespace hvd::sealed_stream_test

@@ -10,8 +10,7 @@
 
 #include "runtime/base/processor.h"
 
-using namespace hvd;
-
+namespace hvd::shm_ring_test {
 namespace {
 
 // Both ends of one ring.
@@ -130,3 +129,5 @@ TEST_CASE("writer and reader at once: nothing is lost, doubled or torn") {
   CHECK(is_in_order);
   CHECK(ends.reader.is_empty());
 }
+
+}  // namespace hvd::shm_ring_test

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::shm_rounds_test {
 namespace {
 
 constexpr std::size_t kLine = 64;
@@ -138,4 +138,4 @@ TEST_CASE("a rank that stays away stops the others after some rounds, and finds 
   other.join();
 }
 
-}  // namespace hvd
+}  // namespace hvd::shm_rounds_test

@@ -15,8 +15,7 @@
 
 #include "runtime/io/socket.h"
 
-using namespace hvd;
-
+namespace hvd::shm_segment_test {
 namespace {
 
 class Over final : public Interrupt {
@@ -152,3 +151,5 @@ TEST_CASE("memory that is not such a segment is refused") {
   CHECK_FALSE(ShmSegment::create(0, 4096).ok());
   CHECK_FALSE(ShmSegment::create(2, 0).ok());
 }
+
+}  // namespace hvd::shm_segment_test

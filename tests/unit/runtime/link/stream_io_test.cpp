@@ -16,8 +16,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/io/socket.h"
 
-using namespace hvd;
-
+namespace hvd::stream_io_test {
 namespace {
 
 class Counting final : public Interrupt {
@@ -389,3 +388,5 @@ TEST_CASE("operations of every size around a frame's come through, in both direc
   }
   other.join();
 }
+
+}  // namespace hvd::stream_io_test

@@ -7,7 +7,7 @@
 
 #include "runtime/mpi/mpi_job.h"
 
-namespace hvd {
+namespace hvd::mpi_library_test {
 
 // Only one: what a process has started stays so.
 TEST_CASE("an MPI that the program has started is found under any name, and asked in the terms of its ABI") {
@@ -59,4 +59,4 @@ TEST_CASE("a library that is not there is told with the loader's words, and one 
   CHECK(other.error().message().ends_with("libm.so.6 has no MPI_Get_library_version"));
 }
 
-}  // namespace hvd
+}  // namespace hvd::mpi_library_test

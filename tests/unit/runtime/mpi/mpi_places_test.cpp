@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace hvd {
+namespace hvd::mpi_places_test {
 namespace {
 
 MpiPlace on(const std::string& host, std::vector<std::string> ips = {}) {
@@ -87,4 +87,4 @@ TEST_CASE("a place travels whole, and what is cut short or too long is refused b
   CHECK(decode_mpi_place(body + "x", 3).error().message().find("rank 3") != std::string::npos);
 }
 
-}  // namespace hvd
+}  // namespace hvd::mpi_places_test

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
+namespace hvd::counters_test {
 
 TEST_CASE("steps add up, by process set") {
   Counters counters(0);
@@ -63,3 +63,5 @@ TEST_CASE("ticks are time") {
   CHECK(seconds(inner_first, inner_last) <= took.count() * 1.05);
   CHECK(ticks_between(last, first) == 0);
 }
+
+}  // namespace hvd::counters_test

@@ -5,7 +5,8 @@
 
 #include "tests/support/still_clock.h"
 
-using namespace hvd;
+namespace hvd::stall_watch_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -126,3 +127,5 @@ TEST_CASE("looks are short against the intervals") {
   CHECK(StallWatch({1ns, 0s}).period() == 1ms);
   CHECK_FALSE(StallWatch({0s, 0s}).is_on());
 }
+
+}  // namespace hvd::stall_watch_test

@@ -13,7 +13,7 @@
 #include "runtime/observe/timeline_text.h"
 #include "tests/multi/thread_job.h"
 
-namespace hvd {
+namespace hvd::timeline_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -324,4 +324,4 @@ TEST_CASE("JSON text is UTF-8, whatever comes") {
   CHECK(json_text("\xf0\x9f\x98\x80\x7f") == "\xf0\x9f\x98\x80\\u007f");
 }
 
-}  // namespace hvd
+}  // namespace hvd::timeline_test

@@ -5,8 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::crypto_test {
 namespace {
 
 std::string from_hex(std::string_view text) {
@@ -91,3 +90,5 @@ TEST_CASE("what was sealed is opened with the same key, nonce and header only, a
     REQUIRE(opened(aead, {7}, "head", changed) == "refused");
   }
 }
+
+}  // namespace hvd::crypto_test

@@ -4,8 +4,7 @@
 
 #include "runtime/rendezvous/store_wire.h"
 
-using namespace hvd;
-
+namespace hvd::exchange_board_test {
 namespace {
 
 void require_refused(ExchangeBoard& board, int rank, const std::string& key, const std::string& value, Code code) {
@@ -75,3 +74,5 @@ TEST_CASE("values that do not fit one frame together are refused") {
   // 16 MiB hold 255 values of 64 KiB and their lengths.
   CHECK(refused == kRanks - 255);
 }
+
+}  // namespace hvd::exchange_board_test

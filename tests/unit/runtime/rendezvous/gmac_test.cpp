@@ -7,7 +7,7 @@
 
 #include "runtime/rendezvous/crypto.h"
 
-using namespace hvd;  // NOLINT(google-build-using-namespace)
+namespace hvd::gmac_test {
 
 TEST_CASE("a proof is that of GCM without a text, however the bytes come, and others have another one") {
   GmacKey key{1, 2, 3};
@@ -41,3 +41,5 @@ TEST_CASE("a proof is that of GCM without a text, however the bytes come, and ot
   mac = Gmac::create(key).value();
   CHECK(proof(7, text, 100) != whole);
 }
+
+}  // namespace hvd::gmac_test

@@ -5,8 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::handshake_test {
 namespace {
 
 JobSecret secret_of(std::uint8_t byte) {
@@ -308,3 +307,5 @@ TEST_CASE("a claim's texts that could change a terminal are refused, also of one
     }
   }
 }
+
+}  // namespace hvd::handshake_test

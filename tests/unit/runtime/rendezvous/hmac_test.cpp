@@ -2,8 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::hmac_test {
 namespace {
 
 std::string hex(std::string_view bytes) {
@@ -62,3 +61,5 @@ TEST_CASE("HKDF gives what RFC 5869 has, also without salt and info, and over se
         "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8");
   CHECK(hkdf_expand(as_bytes("key"), "info", 255 * kMacBytes).size() == 255 * kMacBytes);
 }
+
+}  // namespace hvd::hmac_test

@@ -8,8 +8,7 @@
 
 #include "tests/support/ending_interrupt.h"
 
-using namespace hvd;
-
+namespace hvd::memory_store_test {
 namespace {
 
 Deadline soon() {
@@ -105,3 +104,5 @@ TEST_CASE("a notice to one rank is not told to another, one to all is") {
   CHECK(a.poll_notice()->cause == "only a");  // the first cause stays
   CHECK(b.poll_notice()->cause == "both");
 }
+
+}  // namespace hvd::memory_store_test

@@ -9,8 +9,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace hvd;
-
+namespace hvd::record_test {
 namespace {
 
 constexpr std::uint64_t kLast = std::numeric_limits<std::uint64_t>::max();
@@ -175,3 +174,5 @@ TEST_CASE("a record of several pieces that is fed without a copy is opened as on
   }
   CHECK(opener.buffered() == 0);
 }
+
+}  // namespace hvd::record_test

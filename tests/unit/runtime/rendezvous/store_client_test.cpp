@@ -13,8 +13,7 @@
 #include "runtime/rendezvous/store_wire.h"
 #include "tests/support/ending_interrupt.h"
 
-using namespace hvd;
-
+namespace hvd::store_client_test {
 namespace {
 
 Deadline soon() {
@@ -325,3 +324,5 @@ TEST_CASE("news of a failure are one line of bounded length, and nothing else is
   CHECK(one_line("a\tb\x1b[1m\n") == "a b [1m ");
   CHECK(one_line(std::string(999, 'a') + "\xc3\xa9") == std::string(999, 'a'));
 }
+
+}  // namespace hvd::store_client_test
