@@ -6,9 +6,7 @@ Argument: it ends some steps after its job has had so many ranks, having had ano
 import sys
 import time
 
-import torch
-
-import horovod.torch as hvd
+import no_framework as hvd
 
 WANTED, MORE = int(sys.argv[1]), 20
 
@@ -16,14 +14,14 @@ WANTED, MORE = int(sys.argv[1]), 20
 def main():
     hvd.init()
     first = hvd.size()
-    state = hvd.elastic.TorchState(model=torch.nn.Linear(3, 1), step=0, since=0)
+    state = hvd.State(step=0, since=0)
     longest, last = 0.0, time.monotonic()
 
-    @hvd.elastic.run
+    @hvd.run
     def train(state):
         nonlocal longest, last
         while state.since < MORE:
-            hvd.allreduce(torch.ones(10), name="work")
+            hvd.allreduce(1.0, name="work")
             state.step += 1
             if hvd.size() == WANTED != first or state.since:
                 state.since += 1

@@ -9,9 +9,8 @@ import os
 import sys
 import time
 
-import torch
+import no_framework as hvd
 
-import horovod.torch as hvd
 from horovod.common.exceptions import HorovodInternalError
 
 STEPS, GATE = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""
@@ -31,10 +30,10 @@ def tells(train):
 def main():
     atexit.register(print, "ends in order", flush=True)
     hvd.init()
-    state = hvd.elastic.TorchState(model=torch.nn.Linear(3, 1), step=0, sum=0.0, batches=[])
+    state = hvd.State(step=0, sum=0.0, batches=[])
     longest, last, size = 0.0, time.monotonic(), 0
 
-    @hvd.elastic.run
+    @hvd.run
     @tells
     def train(state):
         nonlocal longest, last, size
@@ -44,7 +43,7 @@ def main():
                 size = hvd.size()
                 print(f"size {size} rank {hvd.rank()} local {hvd.local_rank()} of {hvd.local_size()} step {state.step} "
                       f"pid {os.getpid()}", flush=True)  # fmt: skip
-            total = hvd.allreduce(torch.ones(1), op=hvd.Sum, name="work").item()
+            total = hvd.allreduce(1.0, name="work")
             assert total == hvd.size()
             state.step += 1
             state.batches = [*state.batches, state.step]
@@ -59,7 +58,7 @@ def main():
 
 
 def is_open():
-    return hvd.allreduce(torch.tensor([float(os.path.exists(GATE))]), op=hvd.Min, name="gate").item() > 0
+    return hvd.allreduce(float(os.path.exists(GATE)), hvd.MIN, name="gate") > 0
 
 
 main()
