@@ -29,6 +29,7 @@
 #include "runtime/base/text.h"
 #include "runtime/bench/bench_rank.h"
 #include "runtime/io/event_loop.h"
+#include "runtime/rendezvous/crypto.h"
 
 namespace {
 
@@ -345,6 +346,7 @@ int remove_folders(const std::vector<std::string>& folders) {
 int main(int argc, char** argv) {
   hvd::occupy_standard_streams();
   hvd::restore_child_signal();
+  hvd::init_lean_crypto();
   const std::vector<std::string> words(argv + 1, argv + argc);
   hvd::StderrLog log(hvd::LogLevel::kInfo, "hvdrun-agent");
   if (words == std::vector<std::string>{"--version"}) {

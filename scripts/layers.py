@@ -25,7 +25,7 @@ EDGES = {
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     # The commands that ask a running job.
     "cli/live": ["cli", "cli/options", "launcher/live", "launcher/samples", "launcher/stacks", "launcher/status", "launcher/state", "launcher/service", "launcher/wire", BASE],
-    "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/state", "launcher/process", "runtime/bench", IO, BASE],
+    "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/state", "launcher/process", "runtime/bench", "runtime/rendezvous", IO, BASE],
     # Words become settings.
     "cli/options": ["launcher/live", "launcher/jobfile", "launcher/job", "launcher/allocations", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
                     "runtime/bench"],

@@ -38,6 +38,11 @@ Result<Key> private_key_of(const std::array<std::uint8_t, kShareBytes>& bytes) {
 
 }  // namespace
 
+void init_lean_crypto() {
+  ::OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ADD_ALL_CIPHERS | OPENSSL_INIT_NO_ADD_ALL_DIGESTS,
+                        nullptr);
+}
+
 Result<void> fill_random(MutableBytes bytes) {
   std::size_t filled = 0;
   while (filled < bytes.size()) {
