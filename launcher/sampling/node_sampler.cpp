@@ -1,10 +1,18 @@
 #include "launcher/sampling/node_sampler.h"
 
+#include <algorithm>
+
 namespace hvd::launch {
+namespace {
+
+// The first look reads the state of all processes of the node. Ranks that end sooner do without.
+constexpr Duration kFirstDelay = std::chrono::milliseconds(100);
+
+}  // namespace
 
 void NodeSampler::watch(Duration interval, bool wants_gpus) {
   loop_.cancel(std::exchange(timer_, 0));
-  interval_ = interval;
+  const bool was_watched = std::exchange(interval_, interval) > Duration::zero();
   if (interval <= Duration::zero() || !wants_gpus) {
     gpus_.reset();
   } else if (has_gpus_ && gpus_ == nullptr) {
@@ -13,7 +21,11 @@ void NodeSampler::watch(Duration interval, bool wants_gpus) {
   if (interval <= Duration::zero()) {
     return;
   }
-  sample();
+  if (was_watched) {
+    sample();
+  } else {
+    timer_ = loop_.after(std::min(interval, kFirstDelay), [this] { sample(); });
+  }
 }
 
 void NodeSampler::tell_last(int rank, pid_t pid) {

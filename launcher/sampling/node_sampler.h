@@ -38,7 +38,7 @@ class NodeSampler {
 
   // The node has GPUs, so they are watched too.
   void set_has_gpus(bool has_gpus) { has_gpus_ = has_gpus; }
-  // Samples follow each other in this time, and the first one comes at once; zero: none comes any more.
+  // Samples follow each other in this time, and the first one comes soon; zero: none comes any more.
   void watch(Duration interval, bool wants_gpus);
   // The process of this rank was reaped: what it has counted since the last sample is told while that is still known.
   void tell_last(int rank, pid_t pid);
