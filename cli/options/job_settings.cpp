@@ -320,11 +320,6 @@ Result<void> apply_discovery(const Flags& flags, launch::JobSpec& job) {
   if (!discovery.script.empty() && (!flags.hosts.empty() || !flags.hostfile.empty())) {
     return Error(Code::kInvalid, "--host-discovery-script names the hosts; give it without -H and --hostfile");
   }
-  if (!discovery.is_on() && (flags.slots_per_host || flags.discovery_interval_s || !flags.cooldown_range_s.empty())) {
-    return Error(Code::kInvalid,
-                 "--slots-per-host, --discovery-interval and --blacklist-cooldown-range go with "
-                 "--host-discovery-script or --watch-hostfile");
-  }
   if (!discovery.is_on()) {
     return {};
   }

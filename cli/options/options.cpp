@@ -322,6 +322,17 @@ void note_no_growth(const Flags& flags, CliOptions& options) {
   }
 }
 
+// Notes settings of a discovery that there is none of. Horovod's own launcher passes over them too.
+void note_no_discovery(const Flags& flags, CliOptions& options) {
+  const bool has_any = flags.slots_per_host || flags.discovery_interval_s || !flags.cooldown_range_s.empty();
+  if (has_any && !options.job.discovery.is_on()) {
+    options.notices.push_back(
+        "--slots-per-host, --discovery-interval and --blacklist-cooldown-range have no effect: the hosts are fixed "
+        "without "
+        "--host-discovery-script or --watch-hostfile");
+  }
+}
+
 }  // namespace
 
 bool asks_for_events(int argc, char** argv) {
@@ -453,6 +464,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   if (options.command == Command::kCheck && options.job.launcher == launch::LauncherKind::kKubernetes) {
     return Error(Code::kInvalid, "check cannot reach pods: they call hvdrun, once there is a job");
   }
+  note_no_discovery(flags, options);
   note_no_growth(flags, options);
   return options;
 }

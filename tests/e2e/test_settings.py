@@ -91,7 +91,6 @@ def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
     (["--launcher", "mpi", "--bind", "core", "--binding-args", "--bind-to core", "true"], "both bind the ranks"),
     (["--launcher", "mpi", "--mpi-args", "'open", "true"], "--mpi-args"),
     (["--launcher", "pbs", "true"], "--launcher"),
-    (["--slots", "2", "true"], "--slots-per-host, --discovery-interval and --blacklist-cooldown-range go with"),
     (["--host-discovery-script=x", "true"], "the host discovery script exited with code 127"),
     (["-np", "2", "--min-np=3", "true"], "-np 2 is not between --min-np and --max-np"),
     (["--min-np", "2", "--elastic-restarts", "0", "true"], "an elastic job restarts at least one rank"),
@@ -106,6 +105,13 @@ def test_a_wrong_command_line_is_one_line_and_starts_nothing(arguments, message)
     done = hvdrun(*arguments)
     assert done.returncode == 240
     assert message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--slots", "2"], ["--blacklist-cooldown-range", "1", "2"], ["--discovery-interval", "5"]])
+def test_settings_of_a_discovery_that_there_is_none_of_are_passed_over_and_said_so(arguments):
+    done = hvdrun("-np", "1", "-H", "localhost:1", *arguments, "true")
+    assert done.returncode == 0
+    assert done.stderr.count("have no effect: the hosts are fixed") == 1
 
 
 @pytest.mark.parametrize("flag, number, told", [("--max-np", 4, True), ("--max-np", 2, False), ("--min-np", 1, False)])
