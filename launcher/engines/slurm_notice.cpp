@@ -58,11 +58,17 @@ void SlurmNotice::ask() {
 Result<void> SlurmNotice::settle() {
   ask();
   const Deadline deadline = Deadline::after(kAnswerTime);
-  while (state_.empty() && !failed_ && !deadline.has_passed()) {
-    HVD_TRY(loop_.turn(deadline));
-  }
-  if (failed_) {
-    return *failed_;
+  for (bool has_asked_again = false; state_.empty() && !deadline.has_passed();) {
+    if (!failed_) {
+      HVD_TRY(loop_.turn(deadline));
+    } else if (has_asked_again) {
+      return *failed_;
+    } else {
+      has_asked_again = true;  // what ends all processes of the job may have ended squeue too
+      failed_.reset();
+      squeue_.reset();
+      ask();
+    }
   }
   if (state_.empty()) {
     return Error(Code::kTimeout, "squeue does not answer");
