@@ -147,7 +147,8 @@ Result<void> read_mpi(const Reader& env, Config& config) {
   HVD_TRY_ASSIGN(const bool is_off, read_switch(env, contract::kMpiThreadsOff));
   config.mpi.wants_all_threads = !is_off;
   const std::string operations = lower(env.text(contract::kCpuOperations).value_or(""));
-  if (operations != "" && operations != "mpi" && operations != "gloo") {
+  // Scripts for Intel's machines ask for the libraries that Horovod has there: ccl, and mlsl before it.
+  if (operations != "" && operations != "mpi" && operations != "gloo" && operations != "ccl" && operations != "mlsl") {
     return Error(Code::kInvalid, std::string(contract::kCpuOperations) + " is '" + operations +
                                      "', expected mpi (data goes over MPI) or gloo (over libhvd's own links)");
   }
@@ -162,11 +163,12 @@ Result<void> read_devices(const Reader& env, Config& config) {
   HVD_TRY_ASSIGN(devices.completes_early, read_switch(env, contract::kEarlyCompletion));
   const auto read_kind = [&](const char* name, bool otherwise) -> Result<bool> {
     const std::string value = lower(env.text(name).value_or(""));
-    if (value != "" && value != "nccl" && value != "mpi" && value != "none") {
+    const bool is_other_library = value == "ddl" || value == "ccl";  // Horovod has these between GPUs too
+    if (value != "" && value != "nccl" && value != "mpi" && value != "none" && !is_other_library) {
       return Error(Code::kInvalid, std::string(name) + " is '" + value +
                                        "', expected NCCL, or MPI or none (through the host's memory)");
     }
-    return value == "" ? otherwise : value == "nccl";
+    return value == "" ? otherwise : value == "nccl" || is_other_library;
   };
   HVD_TRY_ASSIGN(const bool all, read_kind(contract::kGpuOperations, true));
   const std::pair<OpKind, const char*> kinds[] = {{OpKind::kAllreduce, contract::kGpuAllreduce},

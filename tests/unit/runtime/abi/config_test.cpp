@@ -273,10 +273,13 @@ TEST_CASE("the data plane is MPI where that is asked for, and an unknown one is 
   CHECK(config_of({{"HOROVOD_CPU_OPERATIONS", "MPI"}}).value().mpi.moves_data);
   CHECK(config_of({}).value().mpi.wants_all_threads);
   CHECK_FALSE(config_of({{"HOROVOD_MPI_THREADS_DISABLE", "1"}}).value().mpi.wants_all_threads);
-  const auto other = config_of({{"HOROVOD_CPU_OPERATIONS", "ccl"}});
+  for (const char* library_of_horovod : {"CCL", "mlsl"}) {
+    CHECK_FALSE(config_of({{"HOROVOD_CPU_OPERATIONS", library_of_horovod}}).value().mpi.moves_data);
+  }
+  const auto other = config_of({{"HOROVOD_CPU_OPERATIONS", "cll"}});
   REQUIRE_FALSE(other.ok());
   CHECK(other.error().message() ==
-        "HOROVOD_CPU_OPERATIONS is 'ccl', expected mpi (data goes over MPI) or gloo (over libhvd's own links)");
+        "HOROVOD_CPU_OPERATIONS is 'cll', expected mpi (data goes over MPI) or gloo (over libhvd's own links)");
 }
 
 TEST_CASE("what moves data between GPUs is said for all operations, and for each kind") {
@@ -296,6 +299,7 @@ TEST_CASE("what moves data between GPUs is said for all operations, and for each
   CHECK(by_nccl({}) == all);
   CHECK(by_nccl({{"HOROVOD_GPU_OPERATIONS", ""}}) == all);
   CHECK(by_nccl({{"HOROVOD_GPU_OPERATIONS", "NCCL"}}) == all);
+  CHECK(by_nccl({{"HOROVOD_GPU_OPERATIONS", "CCL"}, {"HOROVOD_GPU_ALLREDUCE", "DDL"}}) == all);
   CHECK(by_nccl({{"HOROVOD_GPU_OPERATIONS", "MPI"}}) == none);
   CHECK(by_nccl({{"HOROVOD_GPU_OPERATIONS", "none"}}) == none);
   // A kind's own word is stronger than that for all, both ways.
@@ -310,10 +314,10 @@ TEST_CASE("what moves data between GPUs is said for all operations, and for each
 TEST_CASE("a word for GPUs that is not known is refused by its variable's name") {
   for (const char* name : {"HOROVOD_GPU_OPERATIONS", "HOROVOD_GPU_ALLREDUCE", "HOROVOD_GPU_ALLGATHER",
                            "HOROVOD_GPU_BROADCAST", "HOROVOD_GPU_ALLTOALL", "HOROVOD_GPU_REDUCESCATTER"}) {
-    const auto refused = config_of({{name, "DDL"}});
+    const auto refused = config_of({{name, "NCLL"}});
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().message() ==
-          std::string(name) + " is 'ddl', expected NCCL, or MPI or none (through the host's memory)");
+          std::string(name) + " is 'ncll', expected NCCL, or MPI or none (through the host's memory)");
   }
   CHECK_FALSE(config_of({{"HOROVOD_ENABLE_ASYNC_COMPLETION", "perhaps"}}).ok());
 }
