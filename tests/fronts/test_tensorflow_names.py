@@ -121,6 +121,18 @@ def test_programs_recognise_a_distributed_optimizer_by_its_class():
     assert isinstance(hvd.DistributedOptimizer(optimizer), hvd._DistributedOptimizer)
 
 
+@pytest.mark.parametrize("more", [(), ("Average", 1.0, 0), ("Sum", 1.0, None)])
+def test_gradients_of_programs_own_optimizers_are_reduced(more):
+    import horovod.tensorflow as hvd
+
+    tf = importlib.import_module("tensorflow")
+    hvd.init()
+    if more:
+        more = (getattr(hvd, more[0]), *more[1:])
+    reduce = hvd._make_allreduce_grads_fn("own", "", "", hvd.Compression.none, False, *more)
+    assert [gradient if gradient is None else gradient.numpy().tolist() for gradient in reduce([tf.constant([2.0]), None])] == [[2.0], None]
+
+
 def test_keras_is_there_without_an_import_of_its_own():
     script = "import horovod.tensorflow as hvd; print(hvd.keras.DistributedOptimizer.__name__)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)

@@ -24,6 +24,7 @@ from horovod.tensorflow import mpi_ops, util
 from horovod.tensorflow._optimizer import DistributedOptimizer
 from horovod.tensorflow._optimizer import _DistributedOptimizer as _DistributedOptimizer  # programs say isinstance with it
 from horovod.tensorflow._optimizer import _LegacyOptimizer as _LegacyOptimizer  # programs import these two from here
+from horovod.tensorflow._reduce import _make_allreduce_grads_fn as _make_allreduce_grads_fn  # as above
 from horovod.tensorflow._reduce import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
 from horovod.tensorflow._tape import DistributedGradientTape, PartialDistributedGradientTape
 from horovod.tensorflow._which_keras import IS_LEGACY as _IS_LEGACY

@@ -301,6 +301,22 @@ def make_allreduce_grads(
     return allreduce_grads
 
 
+def _make_allreduce_grads_fn(
+    name: str,
+    device_dense: str,
+    device_sparse: str,
+    compression: Any,
+    sparse_as_dense: bool,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[..., List[Any]]:
+    """make_allreduce_grads() under the name by which programs' own optimizers use it. The devices have no effect."""
+    groups = check_arguments(op, gradient_predivide_factor, 0, groups)
+    return make_allreduce_grads(name, compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set)
+
+
 def scale_local(gradient: Any, size: Any) -> Any:
     """A local variable's gradient, divided by the number of ranks."""
     if isinstance(gradient, tf.IndexedSlices):
