@@ -258,6 +258,15 @@ def test_gpus_are_those_that_ray_gives(executor):
         lacking.start()
 
 
+def test_older_names_of_arguments_mean_the_same():
+    settings = RayExecutor.create_settings()
+    with pytest.warns(DeprecationWarning, match="num_slots has been renamed to num_workers_per_host"):
+        older = RayExecutor(settings, num_hosts=2, num_slots=3, cpus_per_slot=2, use_gpu=True, gpus_per_slot=2)
+    newer = RayExecutor(settings, num_hosts=2, num_workers_per_host=3, cpus_per_worker=2, use_gpu=True, gpus_per_worker=2)
+    assert older._params == newer._params
+    assert RayExecutor(settings, num_hosts=2, gpus_per_slot=1)._params.gpus_per_worker == 0
+
+
 def test_ranks_run_in_the_callers_placement_group(cluster):
     import ray
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy

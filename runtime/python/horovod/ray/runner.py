@@ -3,6 +3,7 @@
 import atexit
 import dataclasses
 import pickle
+import warnings
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -29,6 +30,14 @@ class MiniSettings:
     # Which hosts an elastic job may use, with override_discovery=False: an object with find_available_hosts_and_slots(),
     # which returns the slots of each host, by the name or address that Ray has for it. With a Ray Client it is copied.
     discovery: Any = None
+
+
+def _renamed(old: str, given: Any, new: str, otherwise: Any) -> Any:
+    """What an argument means that may still be given by its old name."""
+    if given is None:
+        return otherwise
+    warnings.warn(f"{old} has been renamed to {new}", DeprecationWarning, stacklevel=3)
+    return given
 
 
 class RayExecutor:
@@ -58,6 +67,7 @@ class RayExecutor:
             twice as long each time; default: 10, 600.
         elastic_timeout: seconds to wait for min_workers ranks.
         override_discovery: the job may use all nodes of Ray. False: those of `settings.discovery`.
+        num_slots, cpus_per_slot, gpus_per_slot: older names of num_workers_per_host, cpus_per_worker, gpus_per_worker.
 
     Raises:
         ValueError: an argument is wrong.
@@ -99,7 +109,14 @@ class RayExecutor:
         cooldown_range: Optional[List[int]] = None,
         elastic_timeout: float = 600,
         override_discovery: bool = True,
+        num_slots: Optional[int] = None,
+        cpus_per_slot: Optional[float] = None,
+        gpus_per_slot: Optional[int] = None,
     ) -> None:
+        num_workers_per_host = _renamed("num_slots", num_slots, "num_workers_per_host", num_workers_per_host)
+        cpus_per_worker = _renamed("cpus_per_slot", cpus_per_slot, "cpus_per_worker", cpus_per_worker)
+        if use_gpu:  # scripts give gpus_per_slot without it too, where it meant nothing
+            gpus_per_worker = _renamed("gpus_per_slot", gpus_per_slot, "gpus_per_worker", gpus_per_worker)
         if max_workers and (not min_workers or min_workers <= 0):
             raise ValueError("max_workers is for elastic jobs, which need a positive min_workers")
         if min_workers and (num_workers or num_hosts):
