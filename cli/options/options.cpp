@@ -328,8 +328,7 @@ void note_no_discovery(const Flags& flags, CliOptions& options) {
   if (has_any && !options.job.discovery.is_on()) {
     options.notices.push_back(
         "--slots-per-host, --discovery-interval and --blacklist-cooldown-range have no effect: the hosts are fixed "
-        "without "
-        "--host-discovery-script or --watch-hostfile");
+        "without --host-discovery-script or --watch-hostfile");
   }
 }
 

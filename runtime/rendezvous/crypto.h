@@ -26,8 +26,8 @@ using SharedKey = std::array<std::uint8_t, kShareBytes>;  // the secret that bot
 using CipherKey = std::array<std::uint8_t, kCipherKeyBytes>;
 using CipherNonce = std::array<std::uint8_t, kCipherNonceBytes>;
 
-// For a program that uses libcrypto for nothing else, before its first use: libcrypto then neither reads openssl.cnf
-// nor registers the old names of all algorithms, which is half the time of making a first key.
+// A program that uses libcrypto for nothing else calls this before its first use. libcrypto then neither reads
+// openssl.cnf nor registers the old names of all algorithms, which takes half the time of making a first key.
 void init_lean_crypto();
 
 // Fills `bytes` from the system's generator.

@@ -10,7 +10,7 @@
 
 namespace hvd::test {
 
-// What a callback was told; note() is the callback.
+// Told counts what the callback note() was called with, so that tests can compare it.
 struct Told {
   int count = 0;
   hvd_status status = HVD_INTERNAL;

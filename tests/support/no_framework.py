@@ -1,6 +1,7 @@
 """The collectives and elastic training of one number and plain objects, as a front without a framework has them.
 
-For scripts whose ranks come, go and meet again: torch would be most of their time (a second of processor time a rank).
+Scripts whose ranks come, go and meet again use it, since importing torch would be most of their time (a second of
+processor time for each rank).
 """
 
 import numpy as np
