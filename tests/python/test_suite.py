@@ -35,7 +35,8 @@ def test_the_last_line_is_the_count_and_a_table_of_seconds_stands_before_it(scri
         tsan=lambda layer: layer.skip("no compiler"),
     )  # fmt: skip
     assert (code, lines[-1]) == (1, "1 passed, 1 failed, 1 skipped")
-    table = [line.split() for line in lines[-5:-2]]
+    assert lines[-2] == "FAILED: asan: sh -c echo why; exit 3"
+    table = [line.split() for line in lines[-6:-3]]
     assert sorted((name, *counts) for name, _, _, *counts in table) == [
         ("asan", "0", "1", "0"), ("tsan", "0", "0", "1"), ("unit", "1", "0", "0"),
     ]  # fmt: skip
@@ -52,6 +53,33 @@ def test_what_is_left_out_for_lack_of_time_is_a_failure_and_told_before_the_coun
     assert code == 1 and lines[-1].startswith("0 passed, 2 failed, ")
     assert lines[-2].startswith("NOT RUN, out of time (HVD_TEST_MINUTES=")
     assert "asan (hvd_unit_base)" in lines[-2] and "tests of tests/python/test_layers.py)" in lines[-2]
+
+
+def test_a_failed_program_names_its_failed_cases(script, capsys, tmp_path):
+    program = tmp_path / "hvd_unit_x"
+    rule = "=" * 79
+    program.write_text(f"""#!/bin/sh
+cat <<'END'
+{rule}
+a_test.cpp:3:
+TEST CASE:  this one only talks
+
+a_test.cpp:4: MESSAGE: SKIPPED: no device here
+
+{rule}
+a_test.cpp:7:
+TEST CASE:  two and two
+
+a_test.cpp:8: ERROR: CHECK( 2 + 2 == 5 ) is NOT correct!
+
+{rule}
+[doctest] test cases: 2 | 1 passed | 1 failed | 0 skipped
+END
+exit 1
+""")
+    program.chmod(0o755)
+    code, lines = run_of(script, capsys, unit=lambda layer: layer.doctest(program))
+    assert (code, lines[-2:]) == (1, ["FAILED: unit: hvd_unit_x: two and two", "0 passed, 1 failed, 1 skipped"])
 
 
 @pytest.mark.parametrize("words, ran", [
@@ -97,6 +125,7 @@ def test_a_folder_in_parts_runs_each_test_once(script, capsys, folder):
     assert (code, lines[-1]) == (1, "5 passed, 1 failed, 0 skipped")
     assert sorted((folder / "ran").read_text()) == ["a", "b", "c"]
     assert any("test_b.py" in line for line in lines)
+    assert lines[-2] == "FAILED: e2e: test_b::'test_two': AssertionError: assert 'b' != 'b'"
 
 
 def test_a_part_that_runs_nothing_is_a_failure(script, capsys, folder):
