@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "launcher/jobfile/document.h"
+#include "launcher/jobfile/job_file.h"
 #include "launcher/jobfile/schema.h"
 #include "runtime/base/text.h"
 
@@ -188,6 +189,18 @@ constexpr std::array<AzCommand, 19> kAzCommands = {{
     {"file-server", ""},
 }};
 
+// Variables before the command, as in `NAME=VALUE python train.py`, are for the ranks: a shell takes them so, and
+// horovodrun gave the command to one.
+void take_assignments(Flags& flags) {
+  const auto is_assignment = [](const std::string& word) {
+    const std::size_t sign = word.find('=');
+    return sign != std::string::npos && launch::is_variable_name(word.substr(0, sign));
+  };
+  const auto program = std::find_if_not(flags.command.begin(), flags.command.end(), is_assignment);
+  flags.env.insert(flags.env.end(), flags.command.begin(), program);
+  flags.command.erase(flags.command.begin(), program);
+}
+
 }  // namespace
 
 Result<void> parse_words(CLI::App& app, std::vector<std::string> words) {
@@ -218,6 +231,7 @@ Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& fl
   if (const auto read = parse_words(app, std::move(words)); !read.ok()) {
     return Error(Code::kInvalid, read.error().message() + "; see hvdrun --help");
   }
+  take_assignments(flags);
   return check_hosts_given(app);
 }
 

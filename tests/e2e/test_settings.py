@@ -161,6 +161,17 @@ def test_settings_come_from_flags_then_the_file_then_the_environment(tmp_path):
     assert "HOROVOD_AUTOTUNE" not in env
 
 
+@pytest.mark.parametrize("words", [(), ("--",)])
+def test_variables_before_the_command_are_for_the_ranks(words):
+    """As a shell has it, to which horovodrun gave the command."""
+    done = hvdrun("-q", "--no-tags", "-np", 1, "-x", "A=flag", *words, "A=1", "B_2=x=y z", "sh", "-c", 'echo "$A, $B_2, $0, $1"', "C=3", "D=4")
+    assert (done.returncode, done.stdout) == (0, "1, x=y z, C=3, D=4\n"), done.stderr
+    only = hvdrun("-np", 1, *words, "A=1")
+    assert only.returncode == 240 and "no command given" in only.stderr
+    named = hvdrun("-np", 1, *words, "./a=1")
+    assert named.returncode == 127 and "/./a=1'" in named.stderr
+
+
 @pytest.mark.parametrize("text, message", [
     ("params:\n  fusion_threshold: 3\n", "settings.yaml:2:3: unknown setting 'params.fusion_threshold'"),
     ("params:\n  cache_capacity: many\n", "settings.yaml:2:19: params.cache_capacity: expected a whole number"),
