@@ -4,6 +4,8 @@ It writes CONFIGFILE, which the training job reads, and ends when that calls `co
 """
 
 import argparse
+import contextlib
+from typing import Iterator
 
 from horovod.runner.common.service.compute_service import ComputeService
 from horovod.runner.common.util import secret
@@ -11,29 +13,48 @@ from horovod.runner.common.util.env import get_env_rank_and_size
 from horovod.tensorflow.data.compute_service import TfDataServiceConfig, compute_worker_fn
 
 
-def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60) -> None:
-    """Runs this rank's worker; rank 0 has the ComputeService, and writes the file."""
-    rank, size = get_env_rank_and_size()
-    if dispatchers < 1 or size % dispatchers:
-        raise ValueError(f"{size} ranks cannot be divided among {dispatchers} dispatchers; start a multiple of that number")
-    if rank != 0:
-        return compute_worker_fn(TfDataServiceConfig.read(configfile, wait_for_file_creation=True), timeout)
+@contextlib.contextmanager
+def compute_service(dispatchers: int, size: int, dispatcher_side: str, configfile: str, timeout: int) -> Iterator[TfDataServiceConfig]:
+    """What `size` workers need to know, which is in the file too. Until the `with` ends, there is the ComputeService by which they
+    and the training ranks find each other. ValueError: they cannot be divided among so many dispatchers."""
+    check_dispatchers(dispatchers, size)
     key = secret.make_secret_key()
     workers = size // dispatchers
     service = ComputeService(dispatchers, workers, key=key)
     try:
         config = TfDataServiceConfig(dispatchers, workers, dispatcher_side, service.addresses(), key, timeout)
         config.write(configfile)
-        compute_worker_fn(config, timeout)
+        yield config
     finally:
         service.shutdown()
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="compute_worker", description="A worker of a tf.data service; each rank of a job runs one.")
+def check_dispatchers(dispatchers: int, size: int) -> None:
+    """ValueError: so many workers cannot be divided among so many dispatchers."""
+    if dispatchers < 1 or size % dispatchers:
+        raise ValueError(f"{size} ranks cannot be divided among {dispatchers} dispatchers; start a multiple of that number")
+
+
+def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60) -> None:
+    """Runs this rank's worker; rank 0 has the ComputeService, and writes the file."""
+    rank, size = get_env_rank_and_size()
+    check_dispatchers(dispatchers, size)
+    if rank != 0:
+        return compute_worker_fn(TfDataServiceConfig.read(configfile, wait_for_file_creation=True), timeout)
+    with compute_service(dispatchers, size, dispatcher_side, configfile, timeout) as config:
+        compute_worker_fn(config, timeout)
+
+
+def command_line(description: str) -> argparse.Namespace:
+    """What the command line of a program that starts workers says."""
+    parser = argparse.ArgumentParser(prog="compute_worker", description=description)
     parser.add_argument("configfile", help="file that tells the training job where the service is")
     parser.add_argument("--dispatchers", type=int, default=1, help="one for all training ranks, or one for each (default: 1)")
     parser.add_argument("--dispatcher-side", choices=("compute", "training"), default="compute", help="which job has the dispatchers")
     parser.add_argument("--timeout", type=int, default=60, help="seconds to wait for the other side (default: 60)")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    options = command_line("A worker of a tf.data service; each rank of a job runs one.")
     main(options.dispatchers, options.dispatcher_side, options.configfile, options.timeout)
