@@ -423,6 +423,32 @@ def case_gradients_that_a_script_has_aggregated_are_not_reduced_again():
         assert variable.numpy() == [-SIZE * 4], variable
 
 
+def case_a_program_puts_its_own_reduction_into_an_optimizer():
+    """As programs with model-parallel layers do (NVIDIA's distributed-embeddings)."""
+    if KERAS_3:
+        return
+    for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+        for passes in (1, 2):
+            optimizer = hvd_keras.DistributedOptimizer(kind(1.0), op=hvd.Sum, backward_passes_per_step=passes)
+            assert "horovod._keras" in str(optimizer)
+            reduce, lengths = optimizer._allreduce_grads, []
+
+            def own_reduce(gradients, variables=None, use_generic_names=False, reduce=reduce, lengths=lengths):
+                lengths.append(len(gradients))
+                return [reduce(gradients[:1], variables[:1], use_generic_names)[0], *gradients[1:]]
+
+            optimizer._allreduce_grads = own_reduce
+            common, local = tf.Variable([0.0]), tf.Variable([0.0])
+            for _ in range(passes):
+                optimizer.apply_gradients([(tf.constant([1.0]), common), (tf.constant([1.0]), local)])
+            assert (common.numpy(), local.numpy()) == ([-SIZE * passes], [-passes]), (common, local)
+            assert lengths == [2]
+        optimizer = hvd_keras.DistributedOptimizer(kind(1.0), op=hvd.Sum)
+        optimizer._allreduce = lambda gradients, variables: gradients
+        optimizer.apply_gradients([(tf.constant([1.0]), local)])
+        assert local.numpy() == [-passes - 1], local
+
+
 def case_with_backward_passes_per_step_legacy_keras_counts_batches():
     if KERAS_3:
         return  # which counts steps itself

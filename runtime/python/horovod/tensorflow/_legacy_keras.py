@@ -1,7 +1,7 @@
 """DistributedOptimizer for legacy Keras (tf-keras, TF_USE_LEGACY_KERAS=1), its older optimizers among them."""
 
 import inspect
-from typing import Any, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 import tensorflow as tf
 
@@ -36,15 +36,19 @@ class _Distributed:
     """
 
     _hvd: _Settings
+    # The reduction of a list of gradients: (gradients, variables=None, use_generic_names=False). Programs for model-parallel layers
+    # put their own in the place of this one, or of _allreduce(), on one optimizer; so both are looked up on it at each step.
+    _allreduce_grads: Callable[..., List[Any]]
     # Whether compute_gradients has reduced what is aggregated or applied next.
     _hvd_has_reduced = False
 
-    def _hvd_reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+    def _allreduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        """The gradients of a step, reduced over the ranks but for those of local variables."""
         settings = self._hvd
         local = {key_of(variable) for variable in settings.local_variables}
         if settings.passes > 1:
             if getattr(self, "_agg_helper", None) is None:
-                helper = LocalAggregation(settings.passes, settings.reduce, settings.sparse_as_dense, settings.average)
+                helper = LocalAggregation(settings.passes, self._allreduce_grads, settings.sparse_as_dense, settings.average)
                 object.__setattr__(self, "_agg_helper", helper)
             for variable in settings.local_variables:
                 self._agg_helper.register_local_var(variable)
@@ -52,7 +56,7 @@ class _Distributed:
         else:
             common = [i for i, variable in enumerate(variables) if key_of(variable) not in local]
             results = list(gradients)
-            reduced = settings.reduce([gradients[i] for i in common], [variables[i] for i in common])
+            reduced = self._allreduce_grads([gradients[i] for i in common], [variables[i] for i in common])
             for i, gradient in zip(common, reduced):
                 results[i] = gradient
         if settings.scale_local_gradients:
@@ -64,7 +68,7 @@ class _Distributed:
 
     def _hvd_reduce_pairs(self, pairs: Any) -> List[Any]:
         pairs = list(pairs)
-        reduced = self._hvd_reduce([g for g, _ in pairs], [v for _, v in pairs])
+        reduced = self._allreduce([g for g, _ in pairs], [v for _, v in pairs])
         return list(zip(reduced, [v for _, v in pairs]))
 
     def _hvd_reduce_once(self, pairs: Any) -> List[Any]:
@@ -76,6 +80,11 @@ class _Distributed:
         reduced = self._hvd_reduce_pairs(pairs)
         object.__setattr__(self, "_hvd_has_reduced", True)
         return reduced
+
+    def __repr__(self) -> str:
+        # TensorFlow Recommenders Addons knows a distributed optimizer by this word. It is not in the class's __module__, which saved
+        # models have.
+        return f"<horovod._keras.{type(self).__name__} object at {id(self):#x}>"
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Any]:
         """As the optimizer's, reduced over the ranks."""
@@ -142,7 +151,13 @@ def _wrap(optimizer: Any, settings: _Settings) -> Any:
     if not hasattr(optimizer, "apply_gradients"):
         raise ValueError(f"hvd.DistributedOptimizer takes an optimizer of Keras, not {type(optimizer).__name__}")
     base = type(optimizer)
-    body = {"_hvd": settings, "__module__": base.__module__, "__doc__": base.__doc__, "_HAS_AGGREGATE_GRAD": True}
+    body = {
+        "_hvd": settings,
+        "_allreduce_grads": staticmethod(settings.reduce),
+        "_HAS_AGGREGATE_GRAD": True,
+        "__module__": base.__module__,
+        "__doc__": base.__doc__,
+    }
     object.__setattr__(optimizer, "__class__", type(base.__name__, (_Distributed, base), body))
     return optimizer
 
