@@ -7,7 +7,7 @@ from rank_side import raises, run_cases
 
 import horovod.torch as hvd
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.process_sets import get_process_set_ids_and_ranks
+from horovod.common.process_sets import _temp_process_set_object, get_process_set_ids_and_ranks
 
 ODD = hvd.ProcessSet([1, 3])
 hvd.init()
@@ -42,6 +42,9 @@ def case_identity():
         assert last.ranks == [SIZE - 1] and last.size() == 1 and last.included() == (RANK == SIZE - 1)
         assert last.rank() == 0 if last.included() else "no member" in raises(ValueError, last.rank)
         assert get_process_set_ids_and_ranks() == {0: list(RANKS), last.process_set_id: [SIZE - 1]}
+        assert _temp_process_set_object(last.process_set_id) is last
+        assert _temp_process_set_object(0) is hvd.global_process_set
+        assert "has the number 99" in raises(ValueError, _temp_process_set_object, 99)
         assert copy.deepcopy(last) is last and last != hvd.ProcessSet([SIZE - 1])
         assert hvd.remove_process_set(last) and last.process_set_id is None
         assert not hvd.remove_process_set(last)

@@ -1,12 +1,15 @@
-"""The names and arguments that scripts written for Horovod use, and the the manual's table of them."""
+"""The names and arguments that scripts written for Horovod use, and the manual's table of them."""
 
 import functools
 import importlib
 import importlib.util
 import inspect
 import os
+import pathlib
 import re
 import subprocess
+import sys
+import tempfile
 import warnings
 
 import pytest
@@ -129,7 +132,11 @@ ABSENT = """horovod.ray.worker.BaseHorovodWorker horovod.ray.runner.Coordinator.
 horovod.ray.utils.detect_nics horovod.ray.utils.map_blocking horovod.ray.utils.nics_to_env_var
 horovod.runner.elastic.rendezvous.create_rendezvous_handler horovod.runner.http.http_client.put_data_into_kvstore
 horovod.runner.http.http_client.read_data_from_kvstore horovod.runner.http.http_server.KVStoreServer
-horovod.runner.http.http_server.RendezvousServer""".split()
+horovod.runner.http.http_server.RendezvousServer horovod.ray.driver_service._driver_fn
+horovod.runner.driver.driver_service.HorovodRunDriverService horovod.runner.driver.driver_service.get_common_interfaces
+horovod.runner.task.task_service.HorovodRunTaskService horovod.runner.util.network.get_driver_ip
+horovod.runner.util.lsf.LSFUtils.get_compute_hosts horovod.runner.util.remote.get_remote_command
+horovod.runner.gloo_run.launch_gloo""".split()
 
 
 @pytest.mark.parametrize("name", ABSENT)
@@ -146,6 +153,40 @@ def is_module(name):
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
         return False
+
+
+def test_what_programs_import_beside_it_is_there(monkeypatch):
+    from horovod.ray.runner import BaseHorovodWorker
+    from horovod.ray.worker import BaseHorovodWorker as worker
+    from horovod.runner.gloo_run import RendezvousServer, get_host_assignments, parse_hosts
+    from horovod.runner.util.lsf import LSFUtils
+
+    assert BaseHorovodWorker is worker and RendezvousServer and get_host_assignments and parse_hosts
+    monkeypatch.delenv("LSB_JOBID", raising=False)
+    assert not LSFUtils.using_lsf()
+    monkeypatch.setenv("LSB_JOBID", "7")
+    assert LSFUtils.using_lsf()
+
+
+def test_horovod_run_is_a_function_and_the_package_that_it_was():
+    source = """
+import horovod
+function = horovod.run
+from horovod import run as same
+from horovod.run import run, run_func
+from horovod.run.http.http_server import RendezvousServer
+assert function is same is run
+from horovod.run.common.util import secret
+import tests_of_run
+assert horovod.run(tests_of_run.double, (21,), num_proc=2) == [42, 42]
+assert run_func(tests_of_run.double, args=(4,), num_proc=2) == [8, 8]
+assert len(secret.make_secret_key()) == 32
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "tests_of_run.py").write_text("def double(x):\n    return 2 * x\n")
+        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=PATIENCE, check=False,
+                              env={**os.environ, "PYTHONPATH": folder})  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_absent_names_are_not_there_for_pythons_own_questions():

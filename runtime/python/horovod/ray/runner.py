@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from horovod.ray._callbacks import Logs, logs_for
 from horovod.ray._params import ElasticParams, Params
+from horovod.ray.worker import BaseHorovodWorker as BaseHorovodWorker  # for code that imports it from here
 from horovod.runner._job import make_payload
 from horovod.runner.common._absent import absent_class
 

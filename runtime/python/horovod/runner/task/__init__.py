@@ -1,0 +1,1 @@
+"""Names of Horovod's package of the same name, for code that imports them."""
