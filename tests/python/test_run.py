@@ -234,7 +234,7 @@ def test_nothing_is_unpickled_that_the_jobs_own_processes_have_not_sent(tmp_path
 
 def test_wrong_arguments():
     for wrong in (
-        {"np": 2, "min_np": 3}, {"slots": 1}, {"np": 2, "min_np": 1, "max_np": 1},
+        {"np": 2, "min_np": 3}, {"np": 2, "min_np": 1, "max_np": 1},
         {"hosts": "a:1", "hostfile": "b"}, {"use_gloo": True, "use_mpi": True}, {"np": 0}, {"num_proc": "2"},
     ):  # fmt: skip
         with pytest.raises(ValueError):
