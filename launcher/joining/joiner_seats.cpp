@@ -50,10 +50,11 @@ Result<JoiningRanks> seat_joiner(const ReadyMessage& ready, const std::string& a
   if (!is_name(ready.host_name)) {
     return Error(Code::kInvalid, "its host name is '" + shown_text(ready.host_name) + "', and so none");
   }
-  const int free = room.most_ranks - static_cast<int>(room.ranks.size());
+  const std::size_t staying_ranks = staying(room.ranks).size();
+  const int free = room.most_ranks - static_cast<int>(staying_ranks);
   if (free <= 0) {
     return Error(Code::kResource,
-                 "the job has " + counted(room.ranks.size(), "rank") + ", the most that it may have (--max-np)");
+                 "the job has " + counted(staying_ranks, "rank") + ", the most that it may have (--max-np)");
   }
   JoiningRanks joining;
   HVD_TRY_ASSIGN(joining.host.name, name_of_machine(ready, address, room.nodes));

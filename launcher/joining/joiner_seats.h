@@ -21,7 +21,7 @@ struct SeatedNode {
 struct JobRoom {
   std::vector<SeatedNode> nodes;  // those that are there
   std::vector<HostedRank> ranks;  // likewise
-  int most_ranks = 0;             // that it may have
+  int most_ranks = 0;             // that it may have, without those that are to leave
   std::string version;            // of its hvdrun
 };
 

@@ -18,7 +18,7 @@ Generations::Generations(EventLoop& loop, const Placement& placement, const Plac
       agents_(agents),
       wait_(limits.wait),
       sink_(std::move(sink)),
-      membership_(placement, limits.least),
+      membership_(placement, limits.least, limits.most),
       board_(placement.size) {}
 
 Generations::~Generations() {

@@ -28,6 +28,7 @@ class Generations {
 
   struct Limits {
     int least = 0;  // members that a generation must have
+    int most = 0;   // that it may have
     Duration
         wait{};  // how long the others wait for new members in place of those that were lost, before they do without
   };

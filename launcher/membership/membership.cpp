@@ -6,8 +6,8 @@
 
 namespace hvd::launch {
 
-Membership::Membership(const Placement& placement, int least)
-    : placement_(placement), least_(least), ranks_(static_cast<std::size_t>(placement.size)) {
+Membership::Membership(const Placement& placement, int least, int most)
+    : placement_(placement), least_(least), most_(most), ranks_(static_cast<std::size_t>(placement.size)) {
   now_.members.resize(ranks_.size());
   std::iota(now_.members.begin(), now_.members.end(), 0);
 }
@@ -83,7 +83,7 @@ std::optional<Generation> Membership::next(bool may_shrink) {
 }
 
 bool Membership::must_ask(bool is_late) {
-  const bool takes_in = any_newcomer() && (!any_starting() || is_late);
+  const bool takes_in = any_newcomer() && room() > 0 && (!any_starting() || is_late);
   if (is_broken_ || is_asked_ || is_ending_ || !(takes_in || can_release())) {
     return false;
   }
@@ -93,6 +93,13 @@ bool Membership::must_ask(bool is_late) {
 
 bool Membership::awaits_others() const {
   return !is_broken_ && !is_asked_ && !is_ending_ && any_newcomer() && any_starting();
+}
+
+int Membership::room() const {
+  const bool releases = can_release();
+  return most_ - static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [releases](const Rank& rank) {
+           return rank.is_member && !(releases && rank.is_leaving);
+         }));
 }
 
 bool Membership::any_newcomer() const {
@@ -133,8 +140,9 @@ std::vector<int> Membership::in_order() const {
     }
   }
   std::vector<int> newcomers;
+  const int room = this->room();
   for (int rank = 0; rank < static_cast<int>(ranks_.size()) && !is_ending_; ++rank) {
-    if (is_newcomer(rank) && !at(rank).is_released) {
+    if (is_newcomer(rank) && !at(rank).is_released && static_cast<int>(newcomers.size()) < room) {
       newcomers.push_back(rank);
       note_node(rank);
     }

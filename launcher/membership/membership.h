@@ -27,8 +27,9 @@ struct Generation {
 
 class Membership {
  public:
-  // The first generation has all ranks of the placement. `least`: how many members a generation must have.
-  Membership(const Placement& placement, int least);
+  // The first generation has all ranks of the placement. `least`: how many members a generation must have; `most`: how
+  // many it may have where newcomers are taken in, who else wait until others are released or lost.
+  Membership(const Placement& placement, int least, int most);
 
   // So many ranks more are being started, numbered on from those that there are.
   void add(int count);
@@ -76,6 +77,8 @@ class Membership {
   [[nodiscard]] bool is_candidate(int rank) const { return at(rank).is_member || is_newcomer(rank); }
   // The others are enough without the ranks that are to be released.
   [[nodiscard]] bool can_release() const;
+  // So many newcomers can be taken in.
+  [[nodiscard]] int room() const;
   [[nodiscard]] bool any_newcomer() const;
   [[nodiscard]] bool any_starting() const;
   // Survivors in their order, newcomers behind the survivors of their node, and nodes of newcomers alone at the end.
@@ -83,6 +86,7 @@ class Membership {
 
   const Placement& placement_;
   const int least_;
+  const int most_;
   std::vector<Rank> ranks_;  // by the number that they were started with
   Generation now_;
   bool is_broken_ = false;

@@ -1,6 +1,7 @@
 #include "launcher/offers/host_offers.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hvd::launch {
 namespace {
@@ -28,7 +29,7 @@ std::vector<JoiningRanks> HostOffers::joining(const std::vector<HostedRank>& the
   for (const HostedRank& rank : there) {
     used[rank.host] = std::max(used[rank.host], rank.local_rank + 1);
   }
-  int room = limits_.most - static_cast<int>(there.size());
+  int room = limits_.most - static_cast<int>(staying(there, leaving(there)).size());
   std::vector<JoiningRanks> found;
   for (const HostSpec& host : hosts_) {
     const auto failures = failures_.find(host.name);
@@ -51,6 +52,14 @@ Seats HostOffers::seats(TimePoint now) const {
   return seats;
 }
 
+std::vector<HostedRank> staying(const std::vector<HostedRank>& there, const std::vector<int>& leaving) {
+  std::vector<HostedRank> ranks;
+  std::copy_if(there.begin(), there.end(), std::back_inserter(ranks), [&leaving](const HostedRank& rank) {
+    return !rank.is_leaving && std::find(leaving.begin(), leaving.end(), rank.rank) == leaving.end();
+  });
+  return ranks;
+}
+
 std::vector<int> HostOffers::leaving(const std::vector<HostedRank>& there) const {
   std::vector<int> ranks;
   for (const HostedRank& rank : there) {
@@ -59,6 +68,15 @@ std::vector<int> HostOffers::leaving(const std::vector<HostedRank>& there) const
     };
     if (!rank.has_called && std::none_of(hosts_.begin(), hosts_.end(), has_room)) {
       ranks.push_back(rank.rank);
+    }
+  }
+  std::vector<HostedRank> others = staying(there, ranks);
+  std::sort(others.begin(), others.end(), [](const auto& one, const auto& other) { return one.rank > other.rank; });
+  std::size_t count = others.size();
+  for (const HostedRank& rank : others) {
+    if (count > static_cast<std::size_t>(limits_.most) && !rank.has_called) {
+      ranks.push_back(rank.rank);
+      --count;
     }
   }
   return ranks;

@@ -20,7 +20,12 @@ struct HostedRank {
   int local_rank = 0;
   // Its agent has joined by itself, and leaves by itself, whatever hosts there are.
   bool has_called = false;
+  // It is to leave as soon as the others are enough.
+  bool is_leaving = false;
 };
+
+// Returns those that are neither to leave by themselves nor in `leaving`, by their numbers.
+std::vector<HostedRank> staying(const std::vector<HostedRank>& there, const std::vector<int>& leaving = {});
 
 // JoiningRanks are to be started on a host, beside those that it may have already.
 struct JoiningRanks {
@@ -50,11 +55,13 @@ class HostOffers {
   // The host has failed. Returns for how long it is left alone. Ranks of it that run may stay.
   Duration exclude(const std::string& host, TimePoint now);
 
-  // Returns what is to be started, in the order of the hosts.
+  // Returns what is to be started, in the order of the hosts. Ranks that are to leave are no part of the most that the
+  // job may have: those that take their places are started before.
   [[nodiscard]] std::vector<JoiningRanks> joining(const std::vector<HostedRank>& there, TimePoint now) const;
   // Returns where a job that has no ranks now can start.
   [[nodiscard]] Seats seats(TimePoint now) const;
-  // Returns the ranks of hosts that may not be used any more, or of slots that a host has no more.
+  // Returns the ranks of hosts that may not be used any more, or of slots that a host has no more; and those that are
+  // too many, the last first, because a host may be used again whose place others have taken.
   [[nodiscard]] std::vector<int> leaving(const std::vector<HostedRank>& there) const;
   // Returns when a host may be used again that is left alone now; nothing: none is.
   [[nodiscard]] std::optional<TimePoint> next_return(TimePoint now) const;

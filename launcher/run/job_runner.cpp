@@ -25,7 +25,8 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, Placement& placement,
                           spec.labels, spec.hidden, spec.shows_ranks, console},
             log_sink()),
       generations_(loop, placement, agents_,
-                   {spec.least_ranks > 0 ? spec.least_ranks : placement.size, spec.elastic_wait}, generations_sink()),
+                   {spec.least_ranks > 0 ? spec.least_ranks : placement.size, most_ranks_of(spec), spec.elastic_wait},
+                   generations_sink()),
       tree_(
           loop, spec, agents_,
           [this](int node, AgentMessage type, std::string_view body) {

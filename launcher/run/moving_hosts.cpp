@@ -13,10 +13,6 @@ namespace {
 // So many machines may have called before the job runs. Each has proven itself, but a loop in a script can do that too.
 constexpr std::size_t kMostEarlyCalls = 1024;
 
-int most_ranks_of(const JobSpec& spec) {
-  return spec.discovery.most_ranks > 0 ? spec.discovery.most_ranks : kMostRanks;
-}
-
 }  // namespace
 
 void MovingHosts::follow(HostSource& source) {
@@ -84,7 +80,7 @@ std::optional<std::vector<HostedRank>> MovingHosts::hosted_ranks() const {
   for (const int rank : job_.state.ranks_to_keep()) {
     const NodePlan& node = job_.agents.node_of(rank);
     const int local_rank = node.ranks[static_cast<std::size_t>(rank - node.ranks.front().rank)].local_rank;
-    there.push_back({rank, node.host.name, local_rank, has_joined(node.index)});
+    there.push_back({rank, node.host.name, local_rank, has_joined(node.index), leaving_nodes_.contains(node.index)});
   }
   return there.empty() ? std::nullopt : std::optional(std::move(there));
 }
@@ -155,6 +151,10 @@ void MovingHosts::seat(int number) {
     if (session->ready() && !job_.state.is_over(plan.index)) {
       room.nodes.push_back({plan.host.name, session->ready()->machine});
     }
+  }
+  for (HostedRank& rank : *there) {
+    rank.is_leaving =
+        rank.is_leaving || std::find(leaving_hosts_.begin(), leaving_hosts_.end(), rank.rank) != leaving_hosts_.end();
   }
   room.ranks = *std::move(there);
   room.most_ranks = most_ranks_of(job_.spec);

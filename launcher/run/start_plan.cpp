@@ -172,6 +172,10 @@ bool is_setting(std::string_view name) {
 
 }  // namespace
 
+int most_ranks_of(const JobSpec& spec) {
+  return spec.discovery.most_ranks > 0 ? spec.discovery.most_ranks : kMostRanks;
+}
+
 bool is_given_input(const JobSpec& spec, int rank) {
   return spec.input == InputMode::kAll || (spec.input == InputMode::kOne && spec.input_rank == rank);
 }

@@ -19,6 +19,8 @@ namespace hvd::launch {
 
 // More than any job has.
 inline constexpr int kMostRanks = 1'000'000;
+// Returns how many ranks the job may have.
+int most_ranks_of(const JobSpec& spec);
 
 // JobView is the job when all of its agents have answered.
 struct JobView {

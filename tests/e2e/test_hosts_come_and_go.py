@@ -80,6 +80,18 @@ def test_hosts_that_the_script_prints_join_and_leave(offers):
     assert "generation 4: 2 ranks train together; released: rank 0 on node1, rank 1 on node1" in err
 
 
+def test_a_host_is_replaced_by_another_while_the_job_always_has_as_many_ranks(offers):
+    offers.set("node1:1 node2:1")
+    offers.script("-np", "2", "--min-np", "2", "--max-np", "2")
+    offers.await_size(2)
+    offers.set("node1:1 node3:1")
+    lines = "".join(read_until(offers.job.stdout, r"\[2\].*size 2 rank|\[1\].*ends in order", 2))
+    assert re.search(r"\[2\].*size 2 rank 1", lines), lines
+    err = offers.end()
+    assert "node2 is to be given back" in err
+    assert "generation 2: 2 ranks train together; new among them: rank 2 on node3; released: rank 1 on node2" in err
+
+
 def test_slots_that_a_host_gets_or_loses_are_ranks_more_or_fewer(offers):
     offers.set("node1:1 node2:1")
     offers.script("-np", "2", "--max-np", "3")

@@ -83,6 +83,8 @@ TEST_CASE("a machine that joins gets as many ranks as it brings slots, and no mo
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().code() == Code::kResource);
   CHECK(refused.error().message() == "the job has 3 ranks, the most that it may have (--max-np)");
+  full.ranks.back().is_leaving = true;
+  CHECK(seat_joiner(caller("c", "machine of c", 2), "10.0.0.3", full).value().count == 1);
 }
 
 TEST_CASE("a machine that the job has already keeps its name there, and its local ranks are counted on") {

@@ -15,8 +15,8 @@ namespace {
 using Members = std::vector<int>;
 
 struct Job {
-  explicit Job(int least, const std::string& hosts = "node1:2,node2:2")
-      : placement(place(parse_host_list(hosts).value(), 0).value()), membership(placement, least) {}
+  explicit Job(int least, const std::string& hosts = "node1:2,node2:2", int most = 100)
+      : placement(place(parse_host_list(hosts).value(), 0).value()), membership(placement, least, most) {}
 
   // The members of the generation that is formed now; none: there is no other than before.
   Members next() {
@@ -238,6 +238,32 @@ TEST_CASE("nobody is released while the others are too few, but when hosts have 
   CHECK(job.leave() == Members{0, 1, 4});
 }
 
+TEST_CASE("a job that always has as many ranks takes those that replace others in when it can release them") {
+  Job job(4, "node1:2,node2:2", 4);
+  job.membership.set_leaving({2, 3});
+  job.placement.add({"node3", "", 0, 2}, 0, 2);
+  job.membership.add(2);
+  job.wait(4);
+  CHECK_FALSE(
+      job.membership.must_ask(true));  // with one of the two there is neither room for it nor enough without them
+  job.wait(5);
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{0, 1, 4, 5});
+  CHECK(job.membership.now().released == Members{2, 3});
+}
+
+TEST_CASE("newcomers wait while the job has as many ranks as it may have, and take the place of those that are lost") {
+  Job job(1, "node1:2,node2:2", 4);
+  job.placement.add({"node3", "", 0, 2}, 0, 2);
+  job.membership.add(2);
+  job.wait(4);
+  job.wait(5);
+  CHECK_FALSE(job.membership.must_ask(true));
+  job.membership.on_lost(3);
+  CHECK(job.next() == Members{0, 1, 2, 4});
+  CHECK_FALSE(job.membership.must_ask(true));
+}
+
 TEST_CASE("a host that is offered again before its ranks have left keeps them") {
   Job job(2);
   job.membership.set_leaving({2, 3});
@@ -297,7 +323,8 @@ TEST_CASE("random losses, starts and hosts: no member twice, enough members, sur
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     const int least = static_cast<int>(random() % 5) + 1;
-    Job job(least, "node1:2,node2:1,node3:3");
+    const int most = static_cast<int>(random() % 5) + 6;
+    Job job(least, "node1:2,node2:1,node3:3", most);
     std::set<int> lost;
     std::set<int> released;
     Members before = job.membership.now().members;
@@ -326,6 +353,7 @@ TEST_CASE("random losses, starts and hosts: no member twice, enough members, sur
       }
       CHECK(job.membership.now().number == ++number);
       CHECK(static_cast<int>(after.size()) >= least);
+      CHECK(static_cast<int>(after.size()) <= most);
       CHECK(std::set<int>(after.begin(), after.end()).size() == after.size());
       const Members& gone = job.membership.now().released;
       released.insert(gone.begin(), gone.end());

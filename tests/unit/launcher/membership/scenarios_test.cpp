@@ -15,7 +15,7 @@ using Members = std::vector<int>;
 
 struct Job {
   Job(const std::string& hosts, int least)
-      : placement(place(parse_host_list(hosts).value(), 0).value()), membership(placement, least) {}
+      : placement(place(parse_host_list(hosts).value(), 0).value()), membership(placement, least, 100) {}
 
   // Returns the members of the generation that is formed now; none: the present one stays.
   Members next() {

@@ -72,6 +72,22 @@ TEST_CASE("no more ranks join than the job may have") {
   CHECK(joining(offers("a:2,b:4", 1), "a:2") == "");
 }
 
+TEST_CASE("ranks that are to leave are replaced before they have, also where the job may have no more") {
+  CHECK(joining(offers("a:2,c:2", 4), "a:2,b:2") == "c+0x2");
+  CHECK(joining(offers("a:2,b:1,c:2", 4), "a:2,b:2") == "c+0x1");
+  CHECK(joining(offers("a:2", 4), "a:2,b:2") == "");
+  std::vector<HostedRank> there = ranks_on("a:2,b:2");
+  there[3].is_leaving = true;  // its node has asked
+  CHECK(offers("a:2,b:2,c:2", 4).joining(there, kNow).front().count == 1);
+}
+
+TEST_CASE("when a host is used again whose ranks were replaced, the last ranks leave") {
+  CHECK(offers("a:2,b:2,c:2", 4).leaving(ranks_on("a:2,b:2,c:2")) == std::vector<int>{5, 4});
+  std::vector<HostedRank> there = ranks_on("a:2,b:2,c:2");
+  there[5].has_called = true;  // it leaves by itself
+  CHECK(offers("a:2,b:2,c:2", 5).leaving(there) == std::vector<int>{4});
+}
+
 TEST_CASE("ranks leave whose host is not there, or has no slot for them any more") {
   CHECK(offers("a:2,b:1").leaving(ranks_on("a:2,b:1")).empty());
   CHECK(offers("b:1").leaving(ranks_on("a:2,b:1")) == std::vector<int>{0, 1});
