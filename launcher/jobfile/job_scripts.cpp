@@ -90,24 +90,23 @@ std::string make_output_folders(const JobRun& run) {
   return text;
 }
 
-Result<std::string> argument_text(const JobRun& run, const std::string& arguments) {
-  const auto words = read_arguments(arguments);
-  if (!words.ok()) {
-    return error_at(run.job.file, run.job.tool.at, "the arguments: " + words.error().message());
-  }
-  return words.value().shell_text.empty() ? "" : " " + words.value().shell_text;
-}
-
-// Returns the command of a script. Globs are off in its arguments, while variables are split into words.
+// Returns the command of a script. Variables in its arguments are split into words. What is in them is no pattern of
+// files, unless a pattern stands beside them.
 Result<std::string> script_command(const JobRun& run, const std::string& arguments) {
   const Tool& tool = run.job.tool;
-  HVD_TRY_ASSIGN(const std::string words, argument_text(run, arguments));
-  if (!tool.config_file.empty()) {
-    const char* program = tool.kind == Toolkit::kCntk ? "cntk configFile=" : "caffe train --solver=";
-    return std::string("set -f\nexec -- ") + program + quote_with_variables(tool.config_file) + words + "\n";
+  const auto words = read_arguments(arguments);
+  if (!words.ok()) {
+    return error_at(run.job.file, tool.at, "the arguments: " + words.error().message());
   }
-  const std::string python = tool.interpreter.empty() ? kPython : quote_with_variables(tool.interpreter);
-  return "set -f\nexec -- " + python + " " + quote_with_variables(tool.script) + words + "\n";
+  std::string program = (tool.interpreter.empty() ? kPython : quote_with_variables(tool.interpreter)) + " " +
+                        quote_with_variables(tool.script);
+  if (!tool.config_file.empty()) {
+    program = (tool.kind == Toolkit::kCntk ? "cntk configFile=" : "caffe train --solver=") +
+              quote_with_variables(tool.config_file);
+  }
+  const std::string& text = words.value().shell_text;
+  return (words.value().has_pattern ? "exec -- " : "set -f\nexec -- ") + program + (text.empty() ? "" : " ") + text +
+         "\n";
 }
 
 // Returns the user's shell text. SIGTERM goes to all processes of the rank. Without the trap bash would end at once,

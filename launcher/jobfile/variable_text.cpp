@@ -87,6 +87,7 @@ namespace {
 
 constexpr std::string_view kSpaces = " \t\r\n";
 constexpr std::string_view kShellWords = ";|&<>()`";
+constexpr std::string_view kPatterns = "*?";
 
 // ArgumentReader reads the words one after the other: parts without quotes, in single and in double quotes.
 class ArgumentReader {
@@ -164,13 +165,26 @@ class ArgumentReader {
       return;
     }
     for (const TextPiece& piece : split_variables(rest_.substr(0, end))) {
-      const bool is_plain = piece.text.find_first_of(kShellWords) == std::string::npos;
-      words_.is_plain = words_.is_plain && (piece.is_variable || is_plain);
-      // Outside of quotes a shell splits a variable's value into words, and so does the shell text made here.
-      add(piece.is_variable ? "${" + piece.text + "-}" : quote_word(piece.text),
-          piece.is_variable ? 0 : piece.text.size());
+      if (piece.is_variable) {
+        // Outside of quotes a shell splits a variable's value into words, and so does the shell text made here.
+        add("${" + piece.text + "-}", 0);
+      } else {
+        words_.is_plain = words_.is_plain && piece.text.find_first_of(kShellWords) == std::string::npos;
+        add(quote_with_patterns(piece.text), piece.text.size());
+      }
     }
     rest_.remove_prefix(end);
+  }
+
+  std::string quote_with_patterns(std::string_view text) {
+    std::string word;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find_first_of(kPatterns), text.size());
+      word += end > 0 ? quote_word(text.substr(0, end)) : std::string(text.substr(0, 1));
+      words_.has_pattern = words_.has_pattern || end == 0;
+      text.remove_prefix(std::max<std::size_t>(end, 1));
+    }
+    return word;
   }
 
   std::string_view rest_;

@@ -32,12 +32,13 @@ std::string expand_variables(std::string_view text,
                              const std::function<std::optional<std::string>(const std::string& name)>& value_of,
                              std::vector<std::string>& missing);
 
-// A job file's arguments (commandLineArgs, args): words that are split and quoted as in a shell, in which variables are
-// expanded and nothing is executed.
+// A job file's arguments (commandLineArgs, args): words that are split and quoted as in a shell, in which variables and
+// patterns of files are expanded and nothing is executed. A [ begins no pattern: it is oftener that of a list.
 struct ArgumentWords {
-  std::string shell_text;   // the words, quoted for any POSIX shell, which expands the variables
-  std::size_t longest = 0;  // bytes of the longest word, before variables are expanded
-  bool is_plain = true;     // false: it held ; | & < > ( ` or $( outside of quotes, which are taken literally
+  std::string shell_text;    // the words, quoted for any POSIX shell, which expands the variables
+  std::size_t longest = 0;   // bytes of the longest word, before variables are expanded
+  bool is_plain = true;      // false: it held ; | & < > ( ` or $( outside of quotes, which are taken literally
+  bool has_pattern = false;  // it has * or ? outside of quotes: a pattern, which becomes the files that match it
 };
 
 // Fails on a quote that does not end.

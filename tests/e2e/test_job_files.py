@@ -218,6 +218,18 @@ def test_x_wins_over_the_file(place):
     assert "blue" in place.run(file, "-x", "COLOUR=blue", hosts="localhost").stdout
 
 
+def test_patterns_in_arguments_become_the_files_that_match(place):
+    for name in ("one.csv", "two.csv", "three.txt"):
+        (place.path / "data" / "share" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.path / "data" / "share" / name).write_text("")
+    place.program("python", "#!/bin/bash\nprintf '<%s>' \"$@\"\n")
+    file = place.write("script: train.py\nargs: $DATA/*.csv '$DATA/*.csv' \"*\" none*here [1]\n"
+                       f"env: {{DATA: {place.path}/data/share}}\n")
+    done = place.run(file, "--no-tags", hosts="localhost")
+    folder = f"{place.path}/data/share"
+    assert f"<train.py><{folder}/one.csv><{folder}/two.csv><$DATA/*.csv><*><none*here><[1]>" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_parameter_server_ends_with_the_workers(place):
     place.program("python", "#!/bin/bash\ncase $2 in ps) while :; do sleep 1; done;; esac\necho \"$@\"\n")
     text = (JOBS / "tensorflow.json").read_text()

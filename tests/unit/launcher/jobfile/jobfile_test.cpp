@@ -249,9 +249,12 @@ TEST_CASE("texts become shell words that mean exactly them, but for variables") 
 TEST_CASE("arguments are split and quoted as a shell does, and nothing in them is executed") {
   const auto words = [](const std::string& text) { return read_arguments(text).value().shell_text; };
   CHECK(words("--a 1  --b=$X 'c d' \"e $Y\"") == "--a 1 '--b='${X-} 'c d' 'e '\"${Y-}\"");
-  CHECK(words("*.csv; rm -rf $(x)") == "'*.csv;' rm -rf '$(x)'");
+  CHECK(words("*.csv; rm -rf $(x)") == "*'.csv;' rm -rf '$(x)'");
+  CHECK(words("$A/d*/'x*'?[1] \"*\"") == "${A-}/d*/'x*'?'[1]' '*'");
   CHECK_FALSE(read_arguments("a;b").value().is_plain);
   CHECK(read_arguments("'a;b'").value().is_plain);
+  CHECK(read_arguments("a/*/b").value().has_pattern);
+  CHECK_FALSE(read_arguments("'*' \"?\" [ab] \\*").value().has_pattern);
   CHECK_FALSE(read_arguments("it's").ok());
   CHECK(words("''") == "''");
   for (const std::string text : {"a b", "$(x)", "\"\\", "it's", "`x`", "a\nb", "\\\\"}) {
