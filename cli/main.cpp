@@ -3,9 +3,13 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/commands.h"
+#include "cli/foreign/az_words.h"
+#include "cli/options/option_words.h"
 #include "cli/options/options.h"
 #include "launcher/process/inherited_signals.h"
 #include "launcher/report/json_reporter.h"
@@ -33,10 +37,33 @@ int code_of(const hvd::Result<int>& outcome, bool as_events) {
   return outcome.ok() ? outcome.value() : report(outcome.error(), as_events);
 }
 
-int dispatch(int argc, char** argv) {
-  const auto parsed = hvd::cli::parse_command_line(argc, argv);
+using Words = std::vector<std::string>;
+
+// Turns a command line of `az batchai` into what it is here, and says so. Returns the exit code where that is all.
+std::optional<int> translate_az(Words& words) {
+  if (words.empty() || (words.front() != "az" && words.front() != "batchai")) {
+    return std::nullopt;
+  }
+  const auto line = hvd::cli::read_az(hvd::cli::without_az(words));
+  if (!line.ok()) {
+    return report(line.error(), false);
+  }
+  words = line.value().words;
+  if (words.empty()) {
+    std::cerr << "hvdrun: " << line.value().why_none << "\n";
+    return 0;
+  }
+  std::cerr << "hvdrun: az batchai " << line.value().command << " is " << hvd::cli::shell_line(words) << "\n";
+  return std::nullopt;
+}
+
+int dispatch(Words words) {
+  if (const auto code = translate_az(words)) {
+    return *code;
+  }
+  const auto parsed = hvd::cli::parse_command_line(words);
   if (!parsed.ok()) {
-    return report(parsed.error(), hvd::cli::asks_for_events(argc, argv));
+    return report(parsed.error(), hvd::cli::asks_for_events(words));
   }
   const hvd::cli::CliOptions& options = parsed.value();
   switch (options.command) {
@@ -100,10 +127,10 @@ int flush_text(int code) {
 
 // Reports that memory ran out or a library threw. There is still a message and a code, and the agents see the session
 // end.
-int report_defect(const char* what, int argc, char** argv) {
+int report_defect(const char* what, const Words& words) {
   bool as_events = false;
   try {
-    as_events = hvd::cli::asks_for_events(argc, argv);
+    as_events = hvd::cli::asks_for_events(words);
   } catch (const std::exception&) {
     as_events = false;  // the same error came again: report it as text
   }
@@ -115,9 +142,11 @@ int report_defect(const char* what, int argc, char** argv) {
 int main(int argc, char** argv) {
   hvd::occupy_standard_streams();
   hvd::restore_child_signal();
+  Words words;
   try {
-    return flush_text(dispatch(argc, argv));
+    words.assign(argv + 1, argv + argc);
+    return flush_text(dispatch(words));
   } catch (const std::exception& error) {
-    return report_defect(error.what(), argc, argv);
+    return report_defect(error.what(), words);
   }
 }

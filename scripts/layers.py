@@ -20,14 +20,15 @@ IO = "runtime/io"
 # EDGES says which folder may include which others (its own and the C++ library are always allowed). The most specific
 # key counts.
 EDGES = {
-    "cli": ["cli/options", "launcher/survey", "launcher/live", "launcher/samples", "launcher/status", "launcher/stacks", "launcher/timeline", "launcher/http", "launcher/portal", "launcher/wire", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
+    "cli": ["cli/options", "cli/foreign", "launcher/survey", "launcher/live", "launcher/samples", "launcher/status", "launcher/stacks", "launcher/timeline", "launcher/http", "launcher/portal", "launcher/wire", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
             "launcher/ssh", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/state", "launcher/run", "launcher/steps", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     # The commands that ask a running job.
     "cli/live": ["cli", "cli/options", "launcher/live", "launcher/samples", "launcher/stacks", "launcher/status", "launcher/state", "launcher/service", "launcher/wire", BASE],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/state", "launcher/process", "runtime/bench", "runtime/rendezvous", IO, BASE],
     # Words become settings.
-    "cli/options": ["launcher/live", "launcher/jobfile", "launcher/job", "launcher/allocations", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
+    "cli/foreign": [BASE],
+    "cli/options": ["cli/foreign", "launcher/live", "launcher/jobfile", "launcher/job", "launcher/allocations", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
                     "runtime/bench"],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],

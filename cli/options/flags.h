@@ -13,6 +13,7 @@
 namespace hvd::cli {
 
 struct Flags {
+  std::vector<std::string> notices;  // about words that have no effect
   int np = 0;
   int fanout = 64;
   std::string hosts;

@@ -322,6 +322,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   HVD_TRY_ASSIGN(options.file, launch::make_job_run(std::move(file), std::move(layout), std::move(run)));
   HVD_TRY(check_scripts(*options.file));
   note_mounts_of_master(*options.file, loaded.notices);
+  loaded.notices.insert(loaded.notices.end(), flags.notices.begin(), flags.notices.end());
   options.notices = std::move(loaded.notices);
   return {};
 }

@@ -80,12 +80,9 @@ Result<void> apply_user_env(launch::Settings& env, const std::vector<std::string
       set_variable(env, name, entry.substr(equals + 1));
       continue;
     }
-    const char* value = std::getenv(name.c_str());
-    if (value == nullptr) {
-      return Error(Code::kInvalid,
-                   "-x " + name + ": no such variable here; give it a value with -x " + name + "=VALUE");
+    if (const char* value = std::getenv(name.c_str())) {  // one that is not set is passed over, as mpirun does
+      set_variable(env, name, value);
     }
-    set_variable(env, name, value);
   }
   return {};
 }
@@ -177,6 +174,10 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
   const bool has_words_for_mpi = !flags.mpi_args.empty() || !flags.binding_args.empty();
   const bool has_own_way = flags.gloo || flags.jsrun || !flags.launcher.empty() || !flags.rsh.empty();
   // Scripts for horovodrun, which takes mpirun where it can, give words for mpirun without --mpi.
+  const bool is_elastic = flags.min_np || flags.max_np || !flags.host_discovery_script.empty();
+  if (has_words_for_mpi && is_elastic && !has_own_way && !flags.mpi) {
+    return launch::LauncherKind::kOwn;  // as horovodrun: elastic ranks are never started by mpirun
+  }
   bool wants_mpi = flags.mpi || flags.launcher == "mpi" || (has_words_for_mpi && !has_own_way);
   if (!wants_mpi && !flags.gloo && flags.launcher.empty() && !flags.config_file.empty()) {
     HVD_TRY_ASSIGN(const std::string controller, launch::read_config_controller(flags.config_file));
@@ -431,6 +432,16 @@ Result<std::string> agent_path() {
 
 launch::GpuMode gpu_mode_of(const std::string& word) {
   return word == "local" ? launch::GpuMode::kLocal : word == "one" ? launch::GpuMode::kOne : launch::GpuMode::kNone;
+}
+
+std::string unset_variables(const Flags& flags) {
+  std::string names;
+  for (const std::string& entry : flags.env) {
+    if (entry.find('=') == std::string::npos && std::getenv(entry.c_str()) == nullptr) {
+      add_to_list(names, "-x " + entry);
+    }
+  }
+  return names;
 }
 
 std::vector<std::string> own_environment() {

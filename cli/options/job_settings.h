@@ -20,6 +20,9 @@ Result<std::string> agent_path();
 // Returns what the word means: "local", "one" or "none". The parsers let no other through.
 launch::GpuMode gpu_mode_of(const std::string& word);
 
+// Returns the variables that -x names and this process has not, as "-x A, -x B".
+std::string unset_variables(const Flags& flags);
+
 // Returns "NAME=value" entries.
 std::vector<std::string> own_environment();
 

@@ -1,6 +1,7 @@
 #include "cli/options/manual.h"
 
 #include <algorithm>
+#include <map>
 
 #include "launcher/jobfile/schema.h"
 
@@ -25,7 +26,19 @@ std::string manual_topics() {
   return text + "\nThe options: hvdrun --help (the first week's), hvdrun --help-all (all of them).\n";
 }
 
-Result<std::string> manual_page(const std::string& topic) {
+namespace {
+
+// Other words for what pages are about.
+const std::map<std::string, std::string, std::less<>> kOtherWords = {
+    {"az", "batch-ai"},  {"batchai", "batch-ai"},  {"jsrun", "allocations"}, {"lsf", "allocations"},
+    {"mpiexec", "mpi"},  {"mpijob", "kubernetes"}, {"pbs", "allocations"},   {"srun", "slurm"},
+    {"torchrun", "mpi"}, {"mpirun", "mpi"}};
+
+}  // namespace
+
+Result<std::string> manual_page(const std::string& asked) {
+  const auto other = kOtherWords.find(asked);
+  const std::string& topic = other == kOtherWords.end() ? asked : other->second;
   std::vector<std::string> names;
   std::vector<const ManualPage*> beginning;
   for (const ManualPage& page : manual_pages()) {

@@ -8,9 +8,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/foreign/az_words.h"
+#include "cli/foreign/mpirun_words.h"
 #include "launcher/jobfile/document.h"
 #include "launcher/jobfile/job_file.h"
 #include "launcher/jobfile/schema.h"
+#include "launcher/jobfile/variable_text.h"
 #include "runtime/base/text.h"
 
 namespace hvd::cli {
@@ -19,9 +22,12 @@ namespace {
 // argparse takes these names and CLI11 does not (single dash, several letters); some are old ones.
 const std::map<std::string, std::string, std::less<>> kAliases = {
     {"-np", "--np"},
+    {"-n", "--np"},  // argparse's abbreviation, and mpirun's and srun's word
     {"-cb", "--check-build"},
     {"-hostfile", "--hostfile"},
     {"-prefix-timestamp", "--prefix-output-with-timestamp"},
+    {"--ccl-bgt-affinity", "--thread-affinity"},
+    {"--mlsl-bgt-affinity", "--thread-affinity"},
     {"--network-interface", "--network-interfaces"},
     {"--log-hide-timestamp", "--log-without-timestamp"},
     {"--no-log-hide-timestamp", "--log-with-timestamp"},
@@ -51,18 +57,38 @@ std::string completed(const CLI::App& app, const std::string& name) {
   return found.empty() ? name : found;
 }
 
+bool has_option(const CLI::App& app, const std::string& name) {
+  return app.get_option_no_throw(name) != nullptr;
+}
+
+// Returns the option's name as hvdrun has it.
+std::string own_name(const CLI::App& app, const std::string& name) {
+  const auto alias = kAliases.find(name);
+  return completed(app, alias == kAliases.end() || has_option(app, name) ? name : alias->second);
+}
+
+// Writes -np4 and -n4 as two words.
+void split_count(const CLI::App& app, std::vector<std::string>& words, std::size_t at) {
+  const std::string& word = words[at];
+  const std::size_t end = word.starts_with("-np") ? 3 : word.starts_with("-n") ? 2 : word.size();
+  if (end < word.size() && word.find_first_not_of("0123456789", end) == std::string::npos && has_option(app, "--np") &&
+      !has_option(app, word.substr(0, end))) {
+    words.insert(words.begin() + static_cast<std::ptrdiff_t>(at + 1), word.substr(end));
+    words[at] = "--np";
+  }
+}
+
 // Rewrites the words before the command so that CLI11 can read them. Returns where the command begins: at the first
 // word that is neither an option nor an option's value.
 std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
-    std::string& word = words[i];
-    if (word == "--" || word.size() < 2 || word.front() != '-') {
+    if (words[i] == "--" || words[i].size() < 2 || words[i].front() != '-') {
       return i;
     }
+    split_count(app, words, i);
+    std::string& word = words[i];
     const auto equals = word.find('=');
-    std::string name = word.substr(0, equals);
-    const auto alias = kAliases.find(name);
-    name = completed(app, alias == kAliases.end() ? name : alias->second);
+    const std::string name = own_name(app, word.substr(0, equals));
     word = name + (equals == std::string::npos ? "" : word.substr(equals));
     const bool has_own_value = equals != std::string::npos || (word[1] != '-' && word.size() > 2);
     const CLI::Option* option = app.get_option_no_throw(name);
@@ -151,7 +177,7 @@ Result<void> check_known(const CLI::App& app, const std::vector<std::string>& wo
       if (takes_value && name.size() == words[i].size()) {
         i += values_of(*option);
       }
-    } else if (name == "-n" || name == "-pn") {
+    } else if (name == "-pn") {
       return Error(Code::kInvalid, "there is no option " + name + "; did you mean -np? See hvdrun --help");
     } else if (name.starts_with("--")) {
       const std::string what = unknown_option(app, name);
@@ -161,33 +187,36 @@ Result<void> check_known(const CLI::App& app, const std::vector<std::string>& wo
   return {};
 }
 
-struct AzCommand {
-  std::string_view words;
-  const char* here;  // empty: nothing takes its place
-};
-
-// These are the commands of `az batchai`. The longer of two that begin alike comes first.
-constexpr std::array<AzCommand, 19> kAzCommands = {{
-    {"job create", "hvdrun submit -c CLUSTER -n NAME -f job.json"},
-    {"job list", "hvdrun ps"},
-    {"job show", "hvdrun show NAME"},
-    {"job wait", "hvdrun wait NAME"},
-    {"job terminate", "hvdrun stop NAME"},
-    {"job delete", "hvdrun rm NAME"},
-    {"job file list", "hvdrun files NAME"},
-    {"job file stream", "hvdrun logs -f NAME"},
-    {"job node list", "hvdrun nodes NAME"},
-    {"job node exec", "hvdrun exec NAME -- COMMAND"},
-    {"job", ""},
-    {"cluster create", "hvdrun cluster add NAME -H node1,node2"},
-    {"cluster delete", "hvdrun cluster remove NAME"},
-    {"cluster resize", "hvdrun cluster drain NAME, and hvdrun cluster resume NAME"},
-    {"cluster node", "hvdrun cluster show NAME --json"},
-    {"cluster auto-scale", ""},
-    {"workspace", ""},
-    {"experiment", ""},
-    {"file-server", ""},
-}};
+// Takes mpirun's options out of those before the command, or writes ours in their place.
+Result<void> take_mpirun_options(const CLI::App& app, std::vector<std::string>& words, Flags& flags) {
+  std::string passed_over;
+  for (std::size_t i = 0; i < words.size() && words[i].size() > 1 && words[i].front() == '-' && words[i] != "--";) {
+    const std::size_t equals = words[i].find('=');
+    if (const CLI::Option* option = app.get_option_no_throw(own_name(app, words[i].substr(0, equals)))) {
+      const bool takes_value = option->get_expected_max() > 0 && option->get_items_expected_max() > 0;
+      i += 1 + (takes_value && equals == std::string::npos ? values_of(*option) : 0);
+      continue;
+    }
+    HVD_TRY_ASSIGN(const std::optional<TakenOption> taken, take_mpirun_option(words, i));
+    if (!taken) {
+      ++i;
+      continue;
+    }
+    const auto begin = words.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto end = begin + static_cast<std::ptrdiff_t>(taken->count);
+    if (taken->here.empty()) {
+      std::string text;
+      std::for_each(begin, end, [&text](const std::string& word) { add_to_list(text, word, " "); });
+      add_to_list(passed_over, text);
+    }
+    words.insert(words.erase(begin, end), taken->here.begin(), taken->here.end());
+    i += taken->here.size();
+  }
+  if (!passed_over.empty()) {
+    flags.notices.push_back(passed_over + ": options of mpirun, which have no effect here (hvdrun help mpi)");
+  }
+  return {};
+}
 
 // Variables before the command, as in `NAME=VALUE python train.py`, are for the ranks: a shell takes them so, and
 // horovodrun gave the command to one.
@@ -223,6 +252,7 @@ std::string command_help(CLI::App& app, const std::string& usage) {
 }
 
 Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {
+  HVD_TRY(take_mpirun_options(app, words, flags));
   const std::size_t begin = prepare(app, words);
   const bool has_separator = begin < words.size() && words[begin] == "--";
   flags.command.assign(words.begin() + static_cast<std::ptrdiff_t>(begin + (has_separator ? 1 : 0)), words.end());
@@ -270,18 +300,26 @@ bool has_json_word(const CLI::App& app, std::vector<std::string> words) {
 }
 
 std::string instead_of_az(const std::vector<std::string>& words) {
-  std::string line;
-  for (std::size_t i = 0; i < words.size() && i < 3; ++i) {
-    line += words[i] + " ";
+  if (!begins_az_command(words)) {
+    return "";
   }
-  for (const AzCommand& command : kAzCommands) {
-    if (line.starts_with(std::string(command.words) + " ")) {
-      const std::string here = command.here;
-      return "'" + std::string(command.words) + "' is a command of az batchai; " +
-             (here.empty() ? "" : "here it is: " + here + "; ") + "see hvdrun help batch-ai";
-    }
+  const auto here = read_az(words);
+  if (!here.ok()) {
+    return here.error().message();
   }
-  return "";
+  if (here.value().words.empty()) {
+    return here.value().why_none;
+  }
+  return "'" + here.value().command + "' is a command of az batchai; here it is: " + shell_line(here.value().words) +
+         "; see hvdrun help batch-ai";
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line = "hvdrun";
+  for (const std::string& word : words) {
+    line += " " + launch::quote_word(word);
+  }
+  return line;
 }
 
 }  // namespace hvd::cli

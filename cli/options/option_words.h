@@ -33,5 +33,7 @@ Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> 
 // Who types a command of az batchai from habit is told what takes its place, instead of that no host has a program of
 // that name. Returns that message; empty: these words begin no such command.
 std::string instead_of_az(const std::vector<std::string>& words);
+// Returns the command line of hvdrun with these words, as one types it in a shell.
+std::string shell_line(const std::vector<std::string>& words);
 
 }  // namespace hvd::cli

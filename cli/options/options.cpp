@@ -332,10 +332,22 @@ void note_no_discovery(const Flags& flags, CliOptions& options) {
   }
 }
 
+void note_no_mpirun(const Flags& flags, CliOptions& options) {
+  if (options.job.launcher != launch::LauncherKind::kMpi && (!flags.mpi_args.empty() || !flags.binding_args.empty())) {
+    options.notices.push_back(
+        "--mpi-args and --binding-args have no effect: mpirun starts no elastic ranks, so hvdrun does");
+  }
+}
+
+void note_unset_variables(const Flags& flags, CliOptions& options) {
+  if (const std::string names = unset_variables(flags); !names.empty()) {
+    options.notices.push_back(names + ": no such variable here; -x NAME=VALUE gives it a value");
+  }
+}
+
 }  // namespace
 
-bool asks_for_events(int argc, char** argv) {
-  std::vector<std::string> words(argv + 1, argv + argc);
+bool asks_for_events(std::vector<std::string> words) {
   if (!words.empty() && (words.front() == "plan" || words.front() == "check")) {
     return false;
   }
@@ -367,8 +379,7 @@ Result<Flags> parse_submit_words(std::vector<std::string> words) {
 const std::map<std::string, Result<CliOptions> (*)(std::vector<std::string>)> kReaders = {
     {"join", parse_join}, {"stacks", parse_stacks}, {"timeline", parse_timeline}, {"top", parse_top}};
 
-Result<CliOptions> parse_command_line(int argc, char** argv) {
-  std::vector<std::string> words(argv + 1, argv + argc);
+Result<CliOptions> parse_command_line(std::vector<std::string> words) {
   CliOptions options;
   if (!words.empty() && is_service_command(words.front())) {
     return parse_service(std::move(words));
@@ -459,7 +470,15 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   if (flags.command.empty() && options.command != Command::kCheck && !is_bench) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
+  if (options.command == Command::kPlan && (!flags.host_discovery_script.empty() || flags.watch_hostfile)) {
+    return Error(Code::kInvalid,
+                 "plan runs no discovery of hosts; name those that there are at the beginning with -H, without "
+                 "--host-discovery-script and --watch-hostfile");
+  }
   HVD_TRY_ASSIGN(options.job, make_job(flags));
+  options.notices.insert(options.notices.end(), flags.notices.begin(), flags.notices.end());
+  note_unset_variables(flags, options);
+  note_no_mpirun(flags, options);
   if (options.command == Command::kCheck && options.job.launcher == launch::LauncherKind::kKubernetes) {
     return Error(Code::kInvalid, "check cannot reach pods: they call hvdrun, once there is a job");
   }

@@ -73,10 +73,11 @@ struct CliOptions {
 };
 
 // An error is the user's, with what was expected, or says that the installation is broken. Reads what make_job() reads.
-Result<CliOptions> parse_command_line(int argc, char** argv);
+// `words`: all but the program's name.
+Result<CliOptions> parse_command_line(std::vector<std::string> words);
 // Reads the words after "submit" as flags.
 Result<Flags> parse_submit_words(std::vector<std::string> words);
 // True when the command line asks for events as JSON, so that errors in it can be reported as events too.
-bool asks_for_events(int argc, char** argv);
+bool asks_for_events(std::vector<std::string> words);
 
 }  // namespace hvd::cli

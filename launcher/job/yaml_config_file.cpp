@@ -107,7 +107,8 @@ class ConfigReader {
 
   Result<void> read_setting(const std::string& section, const YAML::Node& key, const YAML::Node& value) {
     HVD_TRY_ASSIGN(const std::string name, key_of(key, section + "."));
-    const std::string full = section + "." + name;
+    const bool is_affinity = name == "ccl_bgt_affinity" || name == "mlsl_bgt_affinity";  // former names
+    const std::string full = section + "." + (is_affinity ? "thread_affinity" : name);
     if (full == "logging.hide_timestamp") {
       return {};  // an old name, which horovodrun ignores too
     }

@@ -7,9 +7,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "launcher/process/close_descriptors.h"
+#include "runtime/base/fd.h"
 
 namespace hvd::launch {
 namespace {
@@ -21,6 +23,14 @@ constexpr int kNoExec = 127;
   const ChildFailure failure{stage, errno};
   [[maybe_unused]] const auto written = ::write(plan.error_fd, &failure, sizeof failure);
   ::_exit(kNoExec);
+}
+
+// A program for another machine is none; shells tell it by a zero byte too.
+bool is_text(const char* path) {
+  std::array<char, 256> begin{};
+  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  const ssize_t got = file.is_open() ? ::read(file.get(), begin.data(), begin.size()) : 0;
+  return got > 0 && std::find(begin.begin(), begin.begin() + got, '\0') == begin.begin() + got;
 }
 
 // The parent's handlers mean nothing after exec, but an ignored signal is inherited: a rank that ignores SIGPIPE or
@@ -97,6 +107,12 @@ void run_child(const ChildPlan& plan) {
     fail(plan, ChildStage::kBind);
   }
   ::execve(plan.path, plan.argv, plan.envp);
+  if (errno == ENOEXEC) {
+    if (is_text(plan.path)) {
+      ::execve(plan.shell_argv[0], plan.shell_argv, plan.envp);
+    }
+    errno = ENOEXEC;
+  }
   fail(plan, ChildStage::kExec);
 }
 

@@ -14,6 +14,7 @@ namespace hvd::launch {
 struct ChildPlan {
   const char* path = nullptr;  // resolved program
   char* const* argv = nullptr;
+  char* const* shell_argv = nullptr;  // of the shell that runs a text file which names no interpreter
   char* const* envp = nullptr;
   const char* cwd = nullptr;  // nullptr: the parent's
   int stdin_fd = -1;

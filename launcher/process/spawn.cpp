@@ -169,11 +169,16 @@ Result<pid_t> spawn(const SpawnOptions& options) {
       return Error::from_errno("open /dev/null");
     }
   }
+  // A script without its interpreter is run as a shell would run it.
+  std::vector<std::string> shell_words = {"/bin/sh", path};
+  shell_words.insert(shell_words.end(), options.argv.begin() + 1, options.argv.end());
+  const std::vector<char*> shell_argv = pointers_to(shell_words);
   const std::vector<char*> argv = pointers_to(options.argv);
   const std::vector<char*> envp = pointers_to(options.environment);
   ChildPlan plan;
   plan.path = path.c_str();
   plan.argv = argv.data();
+  plan.shell_argv = shell_argv.data();
   plan.envp = envp.data();
   plan.cwd = options.cwd.empty() ? nullptr : options.cwd.c_str();
   plan.stdin_fd = options.stdin_fd < 0 ? null_fd.get() : options.stdin_fd;

@@ -106,11 +106,17 @@ def test_an_unknown_option_names_the_nearest(word, near):
 
 
 @pytest.mark.parametrize("words,here", [
-    (["job", "create", "-c", "lab", "-f", "job.json"], "'job create' is a command of az batchai; here it is: hvdrun submit -c CLUSTER -n NAME -f job.json"),
-    (["job", "file", "stream", "-j", "x"], "here it is: hvdrun logs -f NAME;"),
-    (["job", "list"], "here it is: hvdrun ps;"),
-    (["cluster", "create", "-n", "lab"], "here it is: hvdrun cluster add NAME -H node1,node2;"),
-    (["workspace", "create"], "'workspace' is a command of az batchai; see hvdrun help batch-ai"),
+    (["job", "create", "-c", "lab", "-f", "job.json"], "'job create' is a command of az batchai; here it is: hvdrun submit -c lab -f job.json --json; see"),
+    (["job", "file", "stream", "-j", "x", "-g", "r"], "here it is: hvdrun logs -f x;"),
+    (["job", "list", "-o", "table"], "here it is: hvdrun ps --all;"),
+    (["workspace", "create"], "'workspace' is a command of az batchai, which has no use here"),
+    (["list-usages", "-l", "eastus"], "'list-usages' is a command of az batchai; see hvdrun help batch-ai"),
+    (["az", "batchai", "cluster", "create", "-n", "lab"], "here one writes hvdrun cluster add NAME -H node1,node2; see"),
+    (["az", "batchai", "cluster", "node", "exec", "-c", "lab"], "here one writes hvdrun -H node1,node2 COMMAND; see"),
+    (["az", "batchai", "jobs"], "az batchai: no command is named, as in job create"),
+    (["batchai", "job", "show", "-g", "r"], "az batchai job show: its name is missing"),
+    (["az", "batchai", "job", "show", "-n"], "az batchai job show -n: its value is missing"),
+    (["az", "batchai", "cluster", "resize", "-n", "lab"], "its target is missing, as in -t 0"),
 ])
 def test_a_command_of_az_batchai_names_the_one_that_takes_its_place(words, here):
     done = hvdrun(*words)

@@ -57,6 +57,37 @@ def test_a_job_is_submitted_waits_runs_and_is_remembered(service):
     assert list(service.state.rglob("stdout.txt"))  # the files stay
 
 
+def test_lines_of_az_batchai_do_what_they_did(service):
+    """The Horovod tutorial's, and those of the first release, with which they began."""
+    service.cluster()
+    file = service.file("nodeCount: 2\ncommand: echo done; pwd\n")
+    az = ("az", "batchai")
+    place = ("-g", "batchai.group", "-w", "work")
+    assert service.ok(*az, "workspace", "create", "-n", "work", *place) == ""
+    created = json.loads(service.ok(*az, "job", "create", "--cluster", "lab", "--name", "first", "--resource-group", "batchai.group",
+                                    "--workspace", "work", "--experiment", "tutorial", "--config-file", file))  # fmt: skip
+    assert (created["name"], created["executionState"]) == ("first", "queued")
+    assert service(*az, "job", "wait", "-n", "first", "-e", "tutorial", *place, "--interval", "5").returncode == 0
+    assert json.loads(service.ok(*az, "job", "show", "-n", "first", *place))["executionState"] == "succeeded"
+    assert service.ok(*az, "job", "show", "--name=first", "--query", "executionInfo.exitCode", *place).strip() == "0"
+    assert [job["name"] for job in json.loads(service.ok(*az, "job", "list", *place))] == ["first"]
+    assert service.ok("batchai", "job", "list", "-o", "table", *place).splitlines()[0].split()[:2] == ["Id", "Name"]
+    files = json.loads(service.ok(*az, "job", "file", "list", "-j", "first", "-d", "stdouterr", *place, "--expiry", "60"))
+    assert "stdout.txt" in [entry["name"] for entry in files]
+    for line in (("job", "file", "stream", "-j", "first", "-f", "stdout.txt", "-e", "tutorial"),
+                 ("job", "stream-file", "--job-name", "first", "--output-directory-id", "stdouterr", "--name", "stdout.txt")):
+        assert service.ok(*az, *line, *place).count("done\n") == 2
+    assert len(json.loads(service.ok(*az, "job", "node", "list", "-j", "first", *place))) == 2
+    assert json.loads(service.ok(*az, "cluster", "show", "-n", "lab", *place))["name"] == "lab"
+    assert json.loads(service.ok(*az, "cluster", "list-nodes", "-n", "lab", "-g", "batchai.group"))["name"] == "lab"
+    service.ok(*az, "cluster", "resize", "-n", "lab", "-t", "0", *place)
+    assert service.counts() == {"leaving": 4} or service.counts().get("idle", 0) == 0
+    service.ok(*az, "cluster", "resize", "-n", "lab", "-t", "4", *place)
+    told = service(*az, "job", "delete", "-n", "first", "-y", *place)
+    assert told.returncode == 0 and "az batchai job delete is hvdrun rm first" in told.stderr
+    assert service.ok(*az, "job", "list", "-o", "json") == "[]\n"
+
+
 def test_submit_tells_a_person_how_to_follow_the_job_and_a_program_its_record(service):
     service.cluster(hosts=HOSTS[:2])
     file = service.file("nodeCount: 2\ncommand: exit 5\n")

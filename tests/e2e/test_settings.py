@@ -68,7 +68,6 @@ def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
     (["--output-rotate", "10M", "true"], "--output-rotate says nothing without --output-filename"),
     (["-np", "2"], "no command given"),
     (["--zzz", "true"], "there is no option --zzz; see hvdrun --help, or --help-all"),
-    (["-n", "2", "true"], "there is no option -n; did you mean -np?"),
     (["-pn", "2", "true"], "there is no option -pn; did you mean -np?"),
     (["-np", "two", "true"], "--np: 'two' is no number"),
     (["-np"], "--np: its value is missing"),
@@ -77,7 +76,6 @@ def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
     (["top", "a", "b"], "'b' is one word too many; as in: hvdrun top"),
     (["hlep"], "did you mean 'hvdrun help'?"),
     (["help", "nosuch"], "the manual has no page 'nosuch'; 'hvdrun help' lists the topics"),
-    (["-x", "NO_SUCH_VARIABLE_HERE", "true"], "no such variable"),
     (["--jsrun", "true"], "LSB_JOBID is not set"),
     (["--jsrun", "-H", "a", "true"], "--jsrun takes the hosts of the job in which hvdrun runs"),
     (["--jsrun", "--gloo", "true"], "--jsrun and another way to start the ranks exclude each other"),
@@ -170,6 +168,59 @@ def test_variables_before_the_command_are_for_the_ranks(words):
     assert only.returncode == 240 and "no command given" in only.stderr
     named = hvdrun("-np", 1, *words, "./a=1")
     assert named.returncode == 127 and "/./a=1'" in named.stderr
+
+
+@pytest.mark.parametrize("words", [("-n", 2), ("-n2",), ("-np2",), ("-np", 2), ("-np=2",)])
+def test_the_number_of_ranks_is_read_however_it_is_written(words):
+    done = hvdrun("-q", "--no-tags", *words, "sh", "-c", "echo $HOROVOD_SIZE")
+    assert (done.returncode, done.stdout) == (0, "2\n2\n"), done.stderr
+
+
+MPIRUN = ["-np", "2", "-bind-to", "none", "-map-by", "slot", "-x", "A_1=one", "-x", "NO_SUCH", "-genv", "B", "two", "-mca", "pml", "ob1",
+          "-mca", "btl", "^openib", "--allow-run-as-root", "-mca", "btl_tcp_if_include", "lo", "-host", "localhost:2"]
+
+
+def test_a_line_of_mpirun_runs_and_what_has_no_effect_is_told():
+    done = hvdrun("--no-tags", *MPIRUN, "sh", "-c", "echo $HOROVOD_SIZE $A_1 $B $NCCL_SOCKET_IFNAME ${NO_SUCH-unset}")
+    assert (done.returncode, done.stdout) == (0, "2 one two lo unset\n" * 2), done.stderr
+    assert "-map-by slot, -mca pml ob1, -mca btl ^openib, --allow-run-as-root: options of mpirun, which have no effect here" in done.stderr
+    assert "-x NO_SUCH: no such variable here; -x NAME=VALUE gives it a value" in done.stderr
+
+
+@pytest.mark.parametrize("words, message", [
+    (["-npernode", 4], "-npernode is an option of mpirun; the number of ranks on a host is written behind its name here"),
+    (["-ppn", 4], "-ppn is an option of mpirun; the number of ranks"),
+    (["-map-by", "ppr:2:node"], "-map-by ppr:2:node is an option of mpirun; the number of ranks"),
+    (["--map-by", "socket"], "--map-by socket is an option of mpirun; ranks fill the hosts in the order"),
+    (["-bind-to", "socket"], "-bind-to socket is an option of mpirun; hvdrun has --bind none, core and numa"),
+    (["-wdir", "/tmp"], "-wdir is an option of mpirun; ranks run in the folder"),
+    (["-mca", "pml"], "-mca: its value is missing"),
+])
+def test_what_mpirun_would_do_otherwise_is_refused_with_what_to_write(words, message):
+    done = hvdrun("plan", "-np", 2, *words, *([] if "-mca" in words else ["true"]))
+    assert done.returncode == 240 and message in done.stderr, done.stderr
+
+
+def test_a_port_for_mpiruns_ssh_is_hvdruns():
+    done = hvdrun("--mpi", "-np", 1, "-mca", "plm_rsh_args", "-p 2222", "true")
+    assert done.returncode == 240 and "--rsh, -p, -i and --ssh-config mean nothing to mpirun" in done.stderr, done.stderr
+
+
+def test_elastic_ranks_are_not_started_by_mpirun():
+    done = hvdrun("-np", 2, "--min-np", 1, "--mpi-args", "--mca orte_keep_fqdn_hostnames t", "true")
+    assert done.returncode == 0 and "--mpi-args and --binding-args have no effect: mpirun starts no elastic ranks" in done.stderr, done.stderr
+
+
+def test_a_plan_runs_no_discovery():
+    done = hvdrun("plan", "-np", 2, "--host-discovery-script", "echo a:2", "true")
+    assert done.returncode == 240 and "plan runs no discovery of hosts; name those" in done.stderr
+
+
+def test_former_names_of_the_affinity(tmp_path):
+    assert variables("-np", 1, "--ccl-bgt-affinity", 3)["HOROVOD_THREAD_AFFINITY"] == "3"
+    file = tmp_path / "settings.yaml"
+    file.write_text("library_options:\n  ccl_bgt_affinity: 2\n")
+    assert variables("-np", 1, "--config-file", file)["HOROVOD_THREAD_AFFINITY"] == "2"
 
 
 @pytest.mark.parametrize("text, message", [

@@ -41,6 +41,26 @@ TEST_CASE("a program is started with its own environment and directory") {
   CHECK(run_to_end(options) == 7);
 }
 
+TEST_CASE("a text file that names no interpreter is run by the shell, and a program for another machine is not") {
+  const test::Folder folder;
+  const auto write = [&folder](const std::string& name, const std::string& text) {
+    std::string path = folder.path + "/" + name;
+    test::write_file(path, text);
+    ::chmod(path.c_str(), 0755);
+    return path;
+  };
+  SpawnOptions options;
+  options.argv = {write("script", "[ \"$1\" = 'a b' ] && exit 7\n"), "a b"};
+  options.environment = {"PATH=/usr/bin:/bin"};
+  CHECK(run_to_end(options) == 7);
+  options.argv = {write("binary", std::string("\x7f"
+                                              "ELF\0\0exit 7\n",
+                                              13))};
+  const auto refused = spawn(options);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message().find("Exec format error") != std::string::npos);
+}
+
 TEST_CASE("a child ignores no signal that its parent ignored") {
   ::signal(SIGPIPE, SIG_IGN);
   SpawnOptions options;

@@ -1,0 +1,273 @@
+#include "cli/foreign/az_words.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace hvd::cli {
+namespace {
+
+enum class Becomes {
+  kNothing,      // it has no effect here
+  kOption,       // `here` with the value
+  kName,         // the value stands first, without an option
+  kShellCommand  // the value is what a shell runs, after all else
+};
+
+struct AzOption {
+  std::string_view names;  // with a space between them
+  Becomes becomes;
+  const char* here;
+  bool has_value = true;
+};
+
+struct AzCommand {
+  std::string_view words;
+  const char* here;  // hvdrun's words; empty: it has no such command
+  std::span<const AzOption> options;
+  bool has_json = false;      // hvdrun prints it as JSON where it is asked to, as `az` does where it is not
+  const char* why_none = "";  // where there is nothing to be done
+  const char* instead = "";   // what to write for a command that hvdrun has not
+};
+
+constexpr std::array<AzOption, 13> kEverywhere = {{
+    {"-g --resource-group", Becomes::kNothing, ""},
+    {"-w --workspace", Becomes::kNothing, ""},
+    {"-e --experiment", Becomes::kNothing, ""},
+    {"-l --location", Becomes::kNothing, ""},
+    {"-k --ssh-private-key", Becomes::kNothing, ""},
+    {"--subscription", Becomes::kNothing, ""},
+    {"--expiry", Becomes::kNothing, ""},
+    {"--interval", Becomes::kNothing, ""},
+    {"--password", Becomes::kNothing, ""},
+    {"-y --yes", Becomes::kNothing, "", false},
+    {"--verbose", Becomes::kNothing, "", false},
+    {"--debug", Becomes::kNothing, "", false},
+    {"--only-show-errors", Becomes::kNothing, "", false},
+}};
+constexpr std::array<AzOption, 3> kCreate = {{
+    {"-n --name --job-name", Becomes::kOption, "-n"},
+    {"-c --cluster --cluster-name", Becomes::kOption, "-c"},
+    {"-f --config-file --config", Becomes::kOption, "-f"},
+}};
+constexpr std::array<AzOption, 1> kNamed = {{{"-n --name -j --job --job-name -c --cluster", Becomes::kName, ""}}};
+constexpr std::array<AzOption, 3> kFiles = {{
+    {"-j --job --job-name -n --name", Becomes::kName, ""},
+    {"-d --output-directory-id", Becomes::kOption, "-d"},
+    {"-p --path", Becomes::kOption, "-p"},
+}};
+constexpr std::array<AzOption, 3> kStream = {{
+    {"-j --job --job-name", Becomes::kName, ""},
+    {"-f --file-name -n --name", Becomes::kOption, "--file"},  // -n in the first release
+    {"-d --output-directory-id", Becomes::kOption, "-d"},
+}};
+constexpr std::array<AzOption, 3> kExec = {{
+    {"-j --job --job-name", Becomes::kName, ""},
+    {"-n --node-id", Becomes::kOption, "--node"},
+    {"--exec", Becomes::kShellCommand, ""},
+}};
+constexpr std::array<AzOption, 2> kResize = {{
+    {"-n --name", Becomes::kName, ""},
+    {"-t --target", Becomes::kOption, "-t"},
+}};
+
+constexpr const char* kNoUse = "has no use here: hvdrun keeps one list of jobs for each user";
+
+// The longer of two that begin alike comes first.
+constexpr std::array<AzCommand, 27> kCommands = {{
+    {"job create", "submit", kCreate, true},
+    {"job list-files", "files", kFiles, true},
+    {"job list-nodes", "nodes", kNamed, true},
+    {"job list", "ps --all", {}, true},
+    {"job show", "show", kNamed, true},
+    {"job wait", "wait", kNamed},
+    {"job terminate", "stop", kNamed},
+    {"job delete", "rm", kNamed},
+    {"job file list", "files", kFiles, true},
+    {"job file stream", "logs -f", kStream},
+    {"job stream-file", "logs -f", kStream},
+    {"job node list", "nodes", kNamed, true},
+    {"job node exec", "exec", kExec},
+    {"job", "", {}},
+    {"cluster show", "cluster show", kNamed, true},
+    {"cluster list-nodes", "cluster show", kNamed, true},
+    {"cluster node list", "cluster show", kNamed, true},
+    {"cluster list", "cluster list", {}, true},
+    {"cluster delete", "cluster remove", kNamed},
+    {"cluster resize", "cluster", kResize},
+    {"cluster create", "", {}, false, "", "hvdrun cluster add NAME -H node1,node2"},
+    {"cluster node exec", "", {}, false, "", "hvdrun -H node1,node2 COMMAND"},
+    {"cluster", "", {}},
+    {"workspace", "", {}, false, kNoUse},
+    {"experiment", "", {}, false, kNoUse},
+    {"file-server", "", {}},
+    {"list-usages", "", {}},
+}};
+
+const AzCommand* command_of(const std::vector<std::string>& words) {
+  std::string line;
+  for (std::size_t i = 0; i < words.size() && i < 3; ++i) {
+    line += words[i] + " ";
+  }
+  const auto found = std::find_if(kCommands.begin(), kCommands.end(), [&line](const AzCommand& command) {
+    return line.starts_with(std::string(command.words) + " ");
+  });
+  return found == kCommands.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+// Returns the option; a long name may be abbreviated, as `az` allows. Null: there is none.
+const AzOption* option_of(const AzCommand& command, const std::string& name) {
+  for (const std::span<const AzOption>& list : {command.options, std::span<const AzOption>(kEverywhere)}) {
+    for (const AzOption& option : list) {
+      const std::vector<std::string> names = split(option.names);
+      const bool is_it = std::any_of(names.begin(), names.end(), [&name](const std::string& known) {
+        return known == name || (name.size() > 4 && name.starts_with("--") && known.starts_with(name));
+      });
+      if (is_it) {
+        return &option;
+      }
+    }
+  }
+  return nullptr;
+}
+
+// AzReader reads the options of one command.
+class AzReader {
+ public:
+  explicit AzReader(const AzCommand& command) : command_(command) {}
+
+  Result<void> read(const std::vector<std::string>& words) {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const std::size_t equals = words[i].starts_with("--") ? words[i].find('=') : std::string::npos;
+      const std::string name = words[i].substr(0, equals);
+      const bool is_output = name == "-o" || name == "--output";
+      const AzOption* option = option_of(command_, name);
+      if (option == nullptr && !is_output) {
+        is_queried_ = is_queried_ || name == "--query";
+        rest_.push_back(words[i]);
+        continue;
+      }
+      std::string value;
+      if (equals != std::string::npos) {
+        value = words[i].substr(equals + 1);
+      } else if (is_output || option->has_value) {
+        if (++i >= words.size()) {
+          return Error(Code::kInvalid,
+                       "az batchai " + std::string(command_.words) + " " + name + ": its value is missing");
+        }
+        value = words[i];
+      }
+      if (is_output) {
+        wants_json_ = value.starts_with("json");
+      } else {
+        take(*option, value);
+      }
+    }
+    return {};
+  }
+
+  Result<AzLine> line() {
+    AzLine line;
+    line.command = command_.words;
+    line.words = split(command_.here);
+    if (line.words == std::vector<std::string>{"cluster"}) {  // resize
+      HVD_TRY_ASSIGN(const std::string what, resized());
+      line.words.push_back(what);
+    }
+    const bool needs_name = std::any_of(command_.options.begin(), command_.options.end(),
+                                        [](const AzOption& option) { return option.becomes == Becomes::kName; });
+    if (needs_name && name_.empty()) {
+      return Error(Code::kInvalid, "az batchai " + std::string(command_.words) + ": its name is missing");
+    }
+    if (!name_.empty()) {
+      line.words.push_back(name_);
+    }
+    line.words.insert(line.words.end(), options_.begin(), options_.end());
+    line.words.insert(line.words.end(), rest_.begin(), rest_.end());
+    if (command_.has_json && wants_json_ && !is_queried_) {
+      line.words.emplace_back("--json");
+    }
+    if (!shell_command_.empty()) {
+      line.words.insert(line.words.end(), {"--", "sh", "-c", shell_command_});
+    }
+    return line;
+  }
+
+ private:
+  void take(const AzOption& option, const std::string& value) {
+    if (option.becomes == Becomes::kName) {
+      name_ = value;
+    } else if (option.becomes == Becomes::kShellCommand) {
+      shell_command_ = value;
+    } else if (option.becomes == Becomes::kOption) {
+      options_.insert(options_.end(), {option.here, value});
+    }
+  }
+
+  // A cluster without nodes takes no jobs, and one with any takes them.
+  Result<std::string> resized() {
+    const std::vector<std::string> target = std::exchange(options_, {});
+    if (target.size() != 2) {
+      return Error(Code::kInvalid, "az batchai cluster resize: its target is missing, as in -t 0");
+    }
+    return std::string(target.back() == "0" ? "drain" : "resume");
+  }
+
+  const AzCommand& command_;
+  std::string name_;
+  std::string shell_command_;
+  std::vector<std::string> options_;
+  std::vector<std::string> rest_;  // what `az` has not
+  bool wants_json_ = true;         // the default of `az`
+  bool is_queried_ = false;
+};
+
+}  // namespace
+
+bool begins_az_command(const std::vector<std::string>& words) {
+  return command_of(words) != nullptr;
+}
+
+std::vector<std::string> without_az(std::vector<std::string> words) {
+  if (!words.empty() && words.front() == "az") {
+    words.erase(words.begin());
+  }
+  if (!words.empty() && words.front() == "batchai") {
+    words.erase(words.begin());
+  }
+  return words;
+}
+
+Result<AzLine> read_az(const std::vector<std::string>& words) {
+  const AzCommand* command = command_of(words);
+  if (command == nullptr) {
+    return Error(Code::kInvalid, "az batchai: no command is named, as in job create; see hvdrun help batch-ai");
+  }
+  const std::string named = "'" + std::string(command->words) + "' is a command of az batchai";
+  if (*command->why_none != '\0') {
+    return AzLine{std::string(command->words), {}, named + ", which " + command->why_none};
+  }
+  if (*command->here == '\0') {
+    const std::string instead = command->instead;
+    return Error(Code::kInvalid,
+                 named + (instead.empty() ? "" : "; here one writes " + instead) + "; see hvdrun help batch-ai");
+  }
+  AzReader reader(*command);
+  const auto own = static_cast<std::ptrdiff_t>(split(command->words).size());
+  HVD_TRY(reader.read({words.begin() + own, words.end()}));
+  return reader.line();
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,22 @@
+// take_mpirun_option() says what becomes of an option of mpirun (Open MPI, MPICH, Intel MPI) in a command line where
+// somebody has written hvdrun in its place. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.h"
+
+namespace hvd::cli {
+
+struct TakenOption {
+  std::size_t count = 0;               // words that it is, with its values
+  std::vector<std::string> here = {};  // ours in its place; none: it has no effect
+};
+
+// Looks at the option at words[at]. Nothing: it is none of mpirun's, or hvdrun has it too. kInvalid: it says what ranks
+// would need, in words that hvdrun has others for; the message names these.
+Result<std::optional<TakenOption>> take_mpirun_option(const std::vector<std::string>& words, std::size_t at);
+
+}  // namespace hvd::cli
