@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -262,6 +263,8 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   }
   const std::vector<std::string> environment = own_environment();
   launch::JobFileOptions reading{flags.storage_account, environment};
+  std::transform(flags.mounts.begin(), flags.mounts.end(), std::back_inserter(reading.mounts),
+                 [](const std::string& entry) { return entry.substr(0, entry.find('=')); });
   if (reading.storage_account.empty()) {
     reading.storage_account = value_of(environment, "AZURE_BATCHAI_STORAGE_ACCOUNT");
   }

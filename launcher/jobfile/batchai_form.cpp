@@ -192,7 +192,7 @@ Result<JobFile> FormReader::read_batchai(const DocValue& root) {
   if (const DocValue* volumes = properties.find("mountVolumes"); volumes != nullptr) {
     HVD_TRY(read_mounts(*volumes, job));
   }
-  add_cluster_mounts(properties, job);
+  add_named_mounts(properties, job);
   HVD_TRY(read_directories(properties, job));
   if (const DocValue* container = properties.find("containerSettings"); container != nullptr) {
     HVD_TRY(read_container(*container, job));

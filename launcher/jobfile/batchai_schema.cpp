@@ -64,7 +64,18 @@ constexpr std::array kCaffeFields = {Field{"configFilePath", Type::kText, "the s
 constexpr Schema kCaffe = {"caffeSettings", kCaffeFields};
 
 constexpr std::array kIdFields = {Field{"id", Type::kText, "an ARM resource id", true}};
-constexpr Schema kCluster = {"cluster", kIdFields};
+// These keys stand in what the service printed of a job, and in files that were made from it.
+constexpr std::array kOfRecordedCluster = {"resourceGroup"};
+constexpr std::array kOfRecordedJob = {"creationTime",
+                                       "executionInfo",
+                                       "executionState",
+                                       "executionStateTransitionTime",
+                                       "jobOutputDirectoryPathSegment",
+                                       "provisioningState",
+                                       "provisioningStateTransitionTime",
+                                       "toolType"};
+constexpr std::array kOfRecord = {"id", "location", "name", "resourceGroup", "tags", "type"};
+constexpr Schema kCluster = {"cluster", kIdFields, kOfRecordedCluster};
 constexpr Schema kVault = {"sourceVault", kIdFields};
 constexpr Schema kFileServerId = {"fileServer", kIdFields};
 constexpr std::array kSecretReferenceFields = {Field{"sourceVault", Type::kMap, "the key vault", true, &kVault},
@@ -164,11 +175,11 @@ constexpr std::array kJobFields = {
     Field{"cluster", Type::kMap, "the service's cluster", false, &kCluster},
     Field{"experimentName", Type::kText, "of 2017 and 2018-03-01"},
     Field{"location", Type::kText, "of 2017"}};
-constexpr Schema kProperties = {"properties", kJobFields};
+constexpr Schema kProperties = {"properties", kJobFields, kOfRecordedJob};
 
 constexpr std::array kFileFields = {Field{"$schema", Type::kText, "for editors"},
                                     Field{"properties", Type::kMap, "the job", true, &kProperties}};
-constexpr Schema kFile = {"a Batch AI job file", kFileFields};
+constexpr Schema kFile = {"a Batch AI job file", kFileFields, kOfRecord};
 
 }  // namespace
 

@@ -203,29 +203,50 @@ Result<std::string> FormReader::written_path(const DocValue& value, const char* 
   return path;
 }
 
-// Job files of 2017 could not mount anything themselves; they name what the cluster had mounted.
-void FormReader::add_cluster_mounts(const DocValue& value, JobFile& job) const {
+// Job files of 2017 could not mount anything themselves; they name what the cluster had mounted. Later ones may leave
+// it to the command line (--afs-name), and name what that mounts.
+void FormReader::add_named_mounts(const DocValue& value, JobFile& job) const {
   for (const DocValue& item : value.items) {
-    add_cluster_mounts(item, job);
+    add_named_mounts(item, job);
   }
   const auto pieces = split_variables(value.text);
   for (std::size_t i = 0; value.kind == DocValue::Kind::kText && i + 1 < pieces.size(); ++i) {
-    if (!pieces[i].is_variable || pieces[i].text != "AZ_BATCHAI_MOUNT_ROOT" || pieces[i + 1].is_variable) {
+    Mount mount;
+    mount.is_of_cluster = pieces[i].text == "AZ_BATCHAI_MOUNT_ROOT";
+    if (!pieces[i].is_variable || pieces[i + 1].is_variable ||
+        (!mount.is_of_cluster && pieces[i].text != "AZ_BATCHAI_JOB_MOUNT_ROOT")) {
       continue;
     }
     const std::string_view rest = pieces[i + 1].text;
     const std::size_t end = rest.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.",
                                                    rest.starts_with('/') ? 1 : 0);
-    Mount mount;
     mount.name = std::string(rest.substr(rest.starts_with('/') ? 1 : 0, end == std::string_view::npos ? end : end - 1));
-    mount.is_of_cluster = true;
-    mount.source = "what the cluster had there";
+    mount.source = mount.is_of_cluster ? "what the cluster had there" : "what the command line mounted there";
     mount.at = value.at;
-    const auto is_same = [&mount](const Mount& other) { return other.is_of_cluster && other.name == mount.name; };
-    if (rest.starts_with('/') && is_inner_path(mount.name) &&
+    const auto is_same = [&mount](const Mount& other) {
+      return other.is_of_cluster == mount.is_of_cluster && other.name == mount.name;
+    };
+    const bool is_given =
+        std::find(options_.mounts.begin(), options_.mounts.end(), mount.name) != options_.mounts.end();
+    if ((mount.is_of_cluster || is_given) && rest.starts_with('/') && is_inner_path(mount.name) &&
         std::none_of(job.mounts.begin(), job.mounts.end(), is_same)) {
       job.mounts.push_back(std::move(mount));
     }
+  }
+}
+
+// Puts the variable in the place of the folder of cluster mounts, where the service had it. Within single quotes a
+// shell would leave the variable alone, so that such texts stay as they are.
+void use_mount_root(DocValue& value) {
+  constexpr std::string_view kFolder = "/mnt/batch/tasks/shared/LS_root/mounts/";
+  for (DocValue& item : value.items) {
+    use_mount_root(item);
+  }
+  if (value.kind != DocValue::Kind::kText || value.text.find('\'') != std::string::npos) {
+    return;
+  }
+  for (std::size_t at = 0; (at = value.text.find(kFolder, at)) != std::string::npos;) {
+    value.text.replace(at, kFolder.size(), "$AZ_BATCHAI_MOUNT_ROOT/");
   }
 }
 
@@ -234,6 +255,9 @@ Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& f
   HVD_TRY(fill_placeholders(root, options.storage_account, file));
   LoadedJobFile loaded;
   const bool is_batchai = root.find("properties") != nullptr;
+  if (is_batchai) {
+    use_mount_root(root);
+  }
   if (!is_batchai && root.kind == DocValue::Kind::kMap) {
     for (std::size_t i = 0; i < root.keys.size(); ++i) {
       if (root.keys[i].ends_with("Settings") || root.keys[i] == "stdOutErrPathPrefix") {

@@ -36,7 +36,7 @@ class FormReader {
   [[nodiscard]] Result<void> check_starts_something(const Tool& tool) const;
   // Returns the value from hvdrun's environment, for a variable that the file names without a value.
   Result<std::string> inherited(const std::string& name, Position at, const char* why) const;
-  void add_cluster_mounts(const DocValue& value, JobFile& job) const;
+  void add_named_mounts(const DocValue& value, JobFile& job) const;
   void note(Position at, const std::string& what) { notices_.push_back(error_at(file_, at, what).message()); }
   [[nodiscard]] Error refuse(Position at, const std::string& what) const { return error_at(file_, at, what); }
 

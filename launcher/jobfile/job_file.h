@@ -134,6 +134,7 @@ struct JobFile {
 struct JobFileOptions {
   std::string storage_account;           // for <AZURE_BATCHAI_STORAGE_ACCOUNT>; empty: not known
   std::vector<std::string> environment;  // hvdrun's own, for values that the file leaves open
+  std::vector<std::string> mounts{};     // names that directories were given for, whether the file mounts them or not
 };
 
 struct LoadedJobFile {

@@ -86,6 +86,9 @@ class Checker {
 
  private:
   void note_unknown(const std::string& key, Position at, const Schema& schema) {
+    if (std::find(schema.passed_over.begin(), schema.passed_over.end(), key) != schema.passed_over.end()) {
+      return;
+    }
     std::vector<std::string> names;
     for (const Field& field : schema.fields) {
       names.emplace_back(field.key);

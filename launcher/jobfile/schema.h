@@ -40,6 +40,7 @@ struct Field {
 struct Schema {
   const char* name;  // of the part that has these keys, for messages
   std::span<const Field> fields;
+  std::span<const char* const> passed_over{};  // keys that say nothing of what runs
 };
 
 // Notices tell the user about a file, each in one line: "FILE:LINE:COLUMN: ...".

@@ -355,6 +355,28 @@ TEST_CASE("mounts lead where the map says, the cluster's too; output is kept in 
         "00000000-0000-0000-0000-000000000000/hvdrun/workspaces/default/experiments/default/jobs/job/uuid");
 }
 
+TEST_CASE("a job names what the command line mounts, or the folder where the service had the cluster's mounts") {
+  JobFileOptions options;
+  options.mounts = {"afs", "unused"};
+  const std::string text =
+      "toolType: custom\nproperties:\n  toolType: custom\n  executionInfo: {exitCode: 0}\n  nodeCount: 1\n"
+      "  cluster: {id: /c, resourceGroup: g}\n"
+      "  stdOutErrPathPrefix: /mnt/batch/tasks/shared/LS_root/mounts/bfs/out\n"
+      "  customToolkitSettings: {commandLine: ls $AZ_BATCHAI_JOB_MOUNT_ROOT/afs/x $AZ_BATCHAI_JOB_MOUNT_ROOT/none}\n";
+  const auto loaded = parse_job_file(text, "job.yaml", options);
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
+  const std::vector<Mount>& mounts = loaded.value().job.mounts;
+  REQUIRE(mounts.size() == 2);
+  CHECK(mounts[0].name == "bfs");
+  CHECK(mounts[0].is_of_cluster);
+  CHECK(mounts[1].name == "afs");
+  CHECK_FALSE(mounts[1].is_of_cluster);
+  CHECK(loaded.value().job.output_prefix == "$AZ_BATCHAI_MOUNT_ROOT/bfs/out");
+  REQUIRE(loaded.value().notices.size() == 3);  // the first: its cluster has no effect
+  CHECK(loaded.value().notices[1].find("the key 'toolType' means nothing in a Batch AI job file") != std::string::npos);
+  CHECK(loaded.value().notices[2].find("nothing is mounted at $AZ_BATCHAI_JOB_MOUNT_ROOT/none") != std::string::npos);
+}
+
 TEST_CASE("what the cluster mounts for the job wins over its mount root, and what is mapped by name over both") {
   JobRunOptions options;
   options.mounts.named = {{"c", "/special"}};

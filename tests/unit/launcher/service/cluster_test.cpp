@@ -49,6 +49,14 @@ TEST_CASE(
            .ok());
 }
 
+TEST_CASE("Batch AI's own file of a cluster is named as one") {
+  const auto loaded =
+      parse_cluster(R"({"properties": {"vmSize": "STANDARD_NC6", "scaleSettings": {}}})", "c.json", "lab");
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.error().message().find("c.json:1:16: this is Batch AI's file of a cluster") == 0);
+  CHECK(loaded.error().message().find("hvdrun cluster add lab -H node1:4,node2:4") != std::string::npos);
+}
+
 TEST_CASE("what is wrong with a cluster's file is told with its place") {
   const auto refusal = [](const std::string& text, const std::string& name = "lab") {
     const auto loaded = parse_cluster(text, "c.yaml", name);
