@@ -117,11 +117,34 @@ def test_horovod_runner_in_both_modes(spark, capfd):
     assert "[0]<stdout>:only with verbosity all" in capfd.readouterr().out
 
 
+def test_a_horovod_runner_with_np_0_takes_all_slots(spark):
+    from sparkdl import HorovodRunner
+
+    def main():
+        import os
+
+        return os.environ["HOROVOD_SIZE"]
+
+    with pytest.warns(DeprecationWarning, match="one rank for each slot"):
+        runner = HorovodRunner(np=0)
+    assert runner.run(main) == "2"
+
+
+def test_names_that_sparkdl_had_say_where_they_are():
+    from sparkdl.xgboost import XgboostClassifier, XgboostRegressor
+
+    for moved, place in ((XgboostRegressor, "SparkXGBRegressor"), (XgboostClassifier, "SparkXGBClassifier")):
+        with pytest.raises(NotImplementedError, match=f"xgboost.spark.{place} of the package xgboost"):
+            moved(maxDepth=3)
+    with pytest.raises(ImportError, match="Deep Learning Pipelines, which has ended"):
+        from sparkdl import DeepImageFeaturizer  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name"):
+        from sparkdl import NoSuchName  # noqa: F401
+
+
 def test_horovod_runner_without_spark():
     from sparkdl import HorovodRunner
 
     assert HorovodRunner(np=-2).run(here)["HOROVOD_SIZE"] == "2"
     with pytest.raises(TypeError):
         HorovodRunner(2)
-    with pytest.raises(ValueError, match="np=-1"):
-        HorovodRunner(np=0)

@@ -1,6 +1,7 @@
 """HorovodRunner over horovod.run and horovod.spark.run."""
 
 import sys
+import warnings
 from typing import Any, Callable, Dict, Optional
 
 _VERBOSITIES = ("all", "log_callback_only")
@@ -18,7 +19,8 @@ class HorovodRunner:
 
     Args:
         np: how many ranks. 1 and more: as many tasks of Spark, which start together; a task has a core, or a GPU where
-            spark.task.resource.gpu.amount says so. -1 and less: -np processes on this machine, without Spark.
+            spark.task.resource.gpu.amount says so. -1 and less: -np processes on this machine, without Spark. 0, which is
+            deprecated: one for each slot that Spark has.
         driver_log_verbosity: "all": what the ranks print is shown here. "log_callback_only": only what they send with
             sparkdl.horovod.log_to_driver and LogCallback. With np below 0 all is shown.
     """
@@ -27,9 +29,11 @@ class HorovodRunner:
         if isinstance(np, bool) or not isinstance(np, int):
             raise TypeError(f"np must be a whole number, not {np!r}")
         if np == 0:
-            raise ValueError(
-                "HorovodRunner(np=0) does not say how many ranks; write np=spark.sparkContext.defaultParallelism for one in "
-                "each slot, or np=-1 for one process here"
+            warnings.warn(
+                "HorovodRunner(np=0) is one rank for each slot that Spark has when run() begins; "
+                "write np=spark.sparkContext.defaultParallelism, or a number",
+                DeprecationWarning,
+                stacklevel=2,
             )
         if driver_log_verbosity not in _VERBOSITIES:
             raise ValueError(f"driver_log_verbosity must be one of {', '.join(_VERBOSITIES)}, not {driver_log_verbosity!r}")
@@ -54,4 +58,5 @@ class HorovodRunner:
         shown = self.driver_log_verbosity == "all"
         stdout: Optional[Any] = sys.stdout if shown else _Nowhere()
         stderr: Optional[Any] = sys.stderr if shown else _Nowhere()
-        return horovod.spark.run(main, kwargs=kwargs, num_proc=self.num_processor, stdout=stdout, stderr=stderr)[0]
+        size = self.num_processor or None  # None: as many as there are slots
+        return horovod.spark.run(main, kwargs=kwargs, num_proc=size, stdout=stdout, stderr=stderr)[0]
