@@ -20,7 +20,8 @@ struct Config {
   std::string agent_socket;  // empty: hvdrun did not start this process
   std::string agent_token;
   MpiSettings mpi;
-  std::string alone;  // the warning for a job of one rank that looks like one of several; empty: no warning
+  std::string no_mpi;  // the warning for a setting that asks for MPI where there is none; empty: no warning
+  std::string alone;   // the warning for a job of one rank that looks like one of several; empty: no warning
   EngineOptions engine;
   Duration start_timeout = std::chrono::seconds(60);
   std::string tuning;  // a tuning table or the name of its file; empty: none

@@ -108,11 +108,18 @@ Result<std::unique_ptr<Store>> meet(Config& config, Deadline deadline) {
     config.mpi.ranks.clear();
   }
   const bool is_of_mpi = config.mpi.has_started_ranks || config.mpi.comm || !config.mpi.ranks.empty();
-  const bool needs_mpi = !config.mpi.ranks.empty() || (config.map.size > 1 && (is_of_mpi || config.mpi.moves_data));
+  const bool needs_mpi = !config.mpi.ranks.empty() || (config.map.size > 1 && is_of_mpi);
   if (needs_mpi && !config.mpi.has_launcher) {
-    return Error(Code::kInvalid, std::string(is_of_mpi ? "a job of some ranks" : "HOROVOD_CPU_OPERATIONS=mpi") +
-                                     " needs ranks of MPI, which these are not; start them with hvdrun --launcher mpi, "
-                                     "or with mpirun");
+    return Error(Code::kInvalid,
+                 "a job of some ranks needs ranks of MPI, which these are not; start them with hvdrun --launcher mpi, "
+                 "or with mpirun");
+  }
+  // In many profiles the setting is a rest of how Horovod was built.
+  if (config.mpi.moves_data && !config.mpi.has_launcher) {
+    config.mpi.moves_data = false;
+    config.no_mpi =
+        "HOROVOD_CPU_OPERATIONS=mpi has no effect, and data goes over libhvd's own links: these ranks are none of MPI; "
+        "hvdrun --launcher mpi, or mpirun, starts such";
   }
   if (is_of_mpi) {
     auto joined = join_by_mpi(config.mpi, config.engine.mesh.node_address, std::move(store), deadline);
@@ -158,6 +165,9 @@ Result<std::unique_ptr<hvd_ctx>> make_context(Config config, std::unique_ptr<Sto
   HVD_TRY(apply_tuning(config, *log));
   if (!config.alone.empty() && config.map.size == 1 && !config.place) {
     log->write(LogLevel::kWarning, config.alone);
+  }
+  if (!config.no_mpi.empty() && config.map.size > 1 && config.map.rank == 0) {
+    log->write(LogLevel::kWarning, config.no_mpi);
   }
   HVD_TRY_ASSIGN(std::string object_key, object_key_of(store.get()));
   HVD_TRY_ASSIGN(auto engine, Engine::start(config.map, std::move(store), config.engine, std::move(log),

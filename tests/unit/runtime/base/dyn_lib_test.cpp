@@ -29,9 +29,8 @@ TEST_CASE("all that is loaded is told by names that find it, and what a library 
   const auto loaded = DynLib::open("libm.so.6", DynLib::Scope::kOwn);
   REQUIRE(loaded.ok());
   const std::vector<std::string> names = DynLib::loaded_names();
-  const auto math = std::find_if(names.begin(), names.end(), [](const std::string& name) {
-    return name.find("/libm.so") != std::string::npos;
-  });
+  const auto math = std::find_if(names.begin(), names.end(),
+                                 [](const std::string& name) { return name.find("/libm.so") != std::string::npos; });
   REQUIRE(math != names.end());
   const auto library = DynLib::find_loaded(*math, DynLib::Scope::kOwn);
   REQUIRE(library.ok());
