@@ -148,6 +148,19 @@ def test_a_host_whose_agent_is_told_to_end_leaves_in_order_and_may_join_again(of
     assert "released: rank 1 on node2" in err and "lost" not in err
 
 
+def test_a_host_that_is_told_to_end_stays_until_another_has_taken_its_place(offers):
+    offers.set("node1:1 node2:1")
+    offers.script("-np", "2", "--min-np", "2", "--max-np", "2")
+    offers.await_size(2)
+    end_agent(offers.lab, "node2")
+    offers.set("node1:1 node2:1 node3:1")
+    lines = "".join(read_until(offers.job.stdout, r"\[2\].*size 2 rank|\[1\].*ends in order", 2))
+    assert re.search(r"\[2\].*size 2 rank 1", lines), lines
+    err = offers.end()
+    assert "its agent leaves (it got SIGTERM): its ranks leave at their next commit, if the others are enough" in err
+    assert "new among them: rank 2 on node3; released: rank 1 on node2" in err and "lost" not in err
+
+
 def test_one_of_fixed_hosts_whose_agent_is_told_to_end_leaves_in_order(offers):
     offers.train("-H", "node1:1,node2:1,node3:1", "--min-np", "2")
     offers.await_size(3)
