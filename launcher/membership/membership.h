@@ -28,7 +28,7 @@ struct Generation {
 class Membership {
  public:
   // The first generation has all ranks of the placement. `least`: how many members a generation must have; `most`: how
-  // many it may have where newcomers are taken in, who else wait until others are released or lost.
+  // many it may have where it takes newcomers in. For whom there is no room waits until others are released or lost.
   Membership(const Placement& placement, int least, int most);
 
   // So many ranks more are being started, numbered on from those that there are.
@@ -53,7 +53,9 @@ class Membership {
   // waited long enough for others that are being started.
   [[nodiscard]] bool must_ask(bool is_late);
   // Processes are being started, or wait, that the members will take in.
-  [[nodiscard]] bool is_growing() const { return !is_ending_ && (any_newcomer() || any_starting()); }
+  [[nodiscard]] bool is_growing() const {
+    return !is_ending_ && (any_starting() || (any_newcomer() && (room() > 0 || can_release())));
+  }
   // Newcomers wait for others that are being started.
   [[nodiscard]] bool awaits_others() const;
   // A member of the present generation is lost, and no other generation is formed yet.

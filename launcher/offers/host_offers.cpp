@@ -63,10 +63,7 @@ std::vector<HostedRank> staying(const std::vector<HostedRank>& there, const std:
 std::vector<int> HostOffers::leaving(const std::vector<HostedRank>& there) const {
   std::vector<int> ranks;
   for (const HostedRank& rank : there) {
-    const auto has_room = [&rank](const HostSpec& host) {
-      return host.name == rank.host && rank.local_rank < host.slots;
-    };
-    if (!rank.has_called && std::none_of(hosts_.begin(), hosts_.end(), has_room)) {
+    if (!rank.has_called && !has_slot_for(rank)) {
       ranks.push_back(rank.rank);
     }
   }
@@ -80,6 +77,11 @@ std::vector<int> HostOffers::leaving(const std::vector<HostedRank>& there) const
     }
   }
   return ranks;
+}
+
+bool HostOffers::has_slot_for(const HostedRank& rank) const {
+  return std::any_of(hosts_.begin(), hosts_.end(),
+                     [&rank](const HostSpec& host) { return host.name == rank.host && rank.local_rank < host.slots; });
 }
 
 std::optional<TimePoint> HostOffers::next_return(TimePoint now) const {

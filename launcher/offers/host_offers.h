@@ -63,6 +63,8 @@ class HostOffers {
   // Returns the ranks of hosts that may not be used any more, or of slots that a host has no more; and those that are
   // too many, the last first, because a host may be used again whose place others have taken.
   [[nodiscard]] std::vector<int> leaving(const std::vector<HostedRank>& there) const;
+  // Returns whether the host of the rank may be used, and has a slot for it.
+  [[nodiscard]] bool has_slot_for(const HostedRank& rank) const;
   // Returns when a host may be used again that is left alone now; nothing: none is.
   [[nodiscard]] std::optional<TimePoint> next_return(TimePoint now) const;
 

@@ -77,7 +77,8 @@ void HostUpdates::look() {
 void HostUpdates::tell_leaving(const std::vector<HostedRank>& there, const std::vector<int>& leaving) {
   std::set<std::string> hosts;
   for (const HostedRank& rank : there) {
-    if (std::find(leaving.begin(), leaving.end(), rank.rank) != leaving.end()) {
+    // Others are only too many, and their host stays.
+    if (std::find(leaving.begin(), leaving.end(), rank.rank) != leaving.end() && !offers_.has_slot_for(rank)) {
       hosts.insert(rank.host);
     }
   }

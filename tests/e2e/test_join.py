@@ -150,6 +150,15 @@ def test_a_second_signal_ends_the_ranks_at_once(joinable):
     joinable.end()
 
 
+def test_a_job_that_began_with_more_ranks_than_it_may_have_takes_a_lost_one_back(joinable):
+    joinable.train("--max-np", "2", hosts="node1:3")
+    joinable.await_size(3)
+    ranks = [process for process in joinable.lab.ps("node1") if SCRIPT in process.args and "--join-file" not in process.args]
+    os.kill(max(process.pid for process in ranks), signal.SIGKILL)
+    joinable.await_size(3)
+    joinable.end()
+
+
 def test_what_is_refused_is_said_in_one_line(joinable):
     missing = joinable.refused("node2")
     assert missing[0] == 240 and "the job has ended, or has not begun" in missing[1], missing

@@ -252,6 +252,18 @@ TEST_CASE("a job that always has as many ranks takes those that replace others i
   CHECK(job.membership.now().released == Members{2, 3});
 }
 
+TEST_CASE("members are not told of newcomers for whom there is no room, and that cannot replace others") {
+  Job job(4, "node1:2,node2:2", 4);
+  job.membership.set_leaving({2, 3});
+  job.placement.add({"node3", "", 0, 1}, 0, 1);
+  job.membership.add(1);
+  CHECK(job.membership.is_growing());
+  job.wait(4);
+  CHECK_FALSE(job.membership.is_growing());  // who waits for them to be taken in would wait for ever
+  job.membership.set_leaving({3});
+  CHECK(job.membership.is_growing());
+}
+
 TEST_CASE("newcomers wait while the job has as many ranks as it may have, and take the place of those that are lost") {
   Job job(1, "node1:2,node2:2", 4);
   job.placement.add({"node3", "", 0, 2}, 0, 2);
