@@ -181,6 +181,18 @@ import tests_of_run
 assert horovod.run(tests_of_run.double, (21,), num_proc=2) == [42, 42]
 assert run_func(tests_of_run.double, args=(4,), num_proc=2) == [8, 8]
 assert len(secret.make_secret_key()) == 32
+import copy, cloudpickle, pickle
+import horovod.run as module
+import horovod.run.runner, horovod.runner.launch, horovod.runner.common.util.secret
+assert secret is horovod.runner.common.util.secret and horovod.run.runner is horovod.runner.launch
+assert secret.__spec__.name == secret.__name__ == "horovod.runner.common.util.secret"
+assert copy.deepcopy(module) is module and pickle.loads(cloudpickle.dumps(lambda: module))() is module
+try:
+    import horovod.run.no_such_module
+except ModuleNotFoundError as error:
+    assert "horovod.runner.no_such_module" in str(error)
+else:
+    raise AssertionError
 """
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "tests_of_run.py").write_text("def double(x):\n    return 2 * x\n")

@@ -48,7 +48,9 @@ class _Distributed:
         local = {key_of(variable) for variable in settings.local_variables}
         if settings.passes > 1:
             if getattr(self, "_agg_helper", None) is None:
-                helper = LocalAggregation(settings.passes, self._allreduce_grads, settings.sparse_as_dense, settings.average)
+                helper = LocalAggregation(
+                    settings.passes, lambda *words: self._allreduce_grads(*words), settings.sparse_as_dense, settings.average
+                )
                 object.__setattr__(self, "_agg_helper", helper)
             for variable in settings.local_variables:
                 self._agg_helper.register_local_var(variable)
