@@ -250,9 +250,9 @@ Result<int> print_plan(const CliOptions& options) {
   if (options.file) {
     json["job"] = file_json(options, *options.file, facts);
     json.erase("argv");
-    for (const std::string& notice : options.notices) {
-      std::cerr << "hvdrun: " << notice << "\n";
-    }
+  }
+  for (const std::string& notice : options.notices) {
+    std::cerr << "hvdrun: " << notice << "\n";
   }
   if (options.json) {
     // Replace what is not UTF-8 (an argument may hold any bytes) instead of throwing.

@@ -56,7 +56,7 @@ Result<void> apply_file(const CliOptions& options, BatchJob& job) {
   job.record.tool = tool_type(meant.file->job.tool.kind);
   job.record.properties = properties_json(*meant.file);
   job.record.name = options.flags.job_name.empty() ? meant.file->job.name : options.flags.job_name;
-  job.notices = meant.notices;
+  job.notices.insert(job.notices.end(), meant.notices.begin(), meant.notices.end());
   return {};
 }
 

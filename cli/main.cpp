@@ -41,7 +41,8 @@ using Words = std::vector<std::string>;
 
 // Turns a command line of `az batchai` into what it is here, and says so. Returns the exit code where that is all.
 std::optional<int> translate_az(Words& words) {
-  if (words.empty() || (words.front() != "az" && words.front() != "batchai")) {
+  const std::size_t at = !words.empty() && words.front() == "az" ? 1 : 0;
+  if (words.size() <= at || words[at] != "batchai") {
     return std::nullopt;
   }
   const auto line = hvd::cli::read_az(hvd::cli::without_az(words));
@@ -55,6 +56,12 @@ std::optional<int> translate_az(Words& words) {
   }
   std::cerr << "hvdrun: az batchai " << line.value().command << " is " << hvd::cli::shell_line(words) << "\n";
   return std::nullopt;
+}
+
+void tell(const hvd::launch::Notices& notices) {
+  for (const std::string& notice : notices) {
+    std::cerr << "hvdrun: " << notice << "\n";
+  }
 }
 
 int dispatch(Words words) {
@@ -85,8 +92,10 @@ int dispatch(Words words) {
       return code_of(options.flags.cluster.empty() ? hvd::cli::print_plan(options) : hvd::cli::plan_on_cluster(options),
                      false);
     case hvd::cli::Command::kCheck:
+      tell(options.notices);
       return code_of(hvd::cli::check_hosts(options), false);
     case hvd::cli::Command::kBench:
+      tell(options.json ? hvd::launch::Notices() : options.notices);
       return code_of(hvd::cli::run_bench(options), options.json);
     case hvd::cli::Command::kSubmit:
       return code_of(options.batch_words ? hvd::cli::submit_to_slurm(options) : hvd::cli::submit_job(options), false);

@@ -74,7 +74,13 @@ Result<std::optional<TakenOption>> take_mpirun_option(const std::vector<std::str
   const std::string& word = words[at];
   const std::string name = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   const auto known = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& k) { return k.name == name; });
-  if (known == kKnown.end() || word.size() - name.size() > 2) {
+  const bool is_pair =
+      known != kKnown.end() && std::string_view(known->here) == "-x";  // -genv NAME VALUE, with one dash
+  if (known == kKnown.end() || word.size() - name.size() > (is_pair ? 1U : 2U)) {
+    return std::optional<TakenOption>();
+  }
+  // horovodrun has an option that is abbreviated so, without a value.
+  if (name == "prefix" && (at + 1 >= words.size() || !words[at + 1].starts_with('/'))) {
     return std::optional<TakenOption>();
   }
   if (at + known->values >= words.size()) {
@@ -82,6 +88,9 @@ Result<std::optional<TakenOption>> take_mpirun_option(const std::vector<std::str
   }
   TakenOption taken{known->values + 1};
   const std::string first = known->values > 0 ? words[at + 1] : "";
+  if (is_pair && first.find('=') != std::string::npos) {
+    return std::optional(TakenOption{2, {known->here, first}});
+  }
   const std::string second = known->values > 1 ? words[at + 2] : "";
   if (known->fate == Fate::kRefused) {
     return refused(word, known->here);
@@ -99,8 +108,7 @@ Result<std::optional<TakenOption>> take_mpirun_option(const std::vector<std::str
     }
     taken.here = {known->here, first};
   } else if (known->fate == Fate::kRenamed) {
-    taken.here = known->values == 2 ? std::vector<std::string>{known->here, first + "=" + second}
-                                    : std::vector<std::string>{known->here, first};
+    taken.here = {known->here, is_pair ? first + "=" + second : first};
   } else if (first == "plm_rsh_args" && !port_in(second).empty()) {
     taken.here = {"--ssh-port", port_in(second)};
   } else if (first == "btl_tcp_if_include" && second.find('/') == std::string::npos) {

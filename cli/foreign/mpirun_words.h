@@ -15,8 +15,8 @@ struct TakenOption {
   std::vector<std::string> here = {};  // ours in its place; none: it has no effect
 };
 
-// Looks at the option at words[at]. Nothing: it is none of mpirun's, or hvdrun has it too. kInvalid: it says what ranks
-// would need, in words that hvdrun has others for; the message names these.
+// Looks at the option at words[at], which is none of hvdrun's. Nothing: it is none of mpirun's either. kInvalid: the
+// ranks need what it says, and hvdrun writes it otherwise; the message says how.
 Result<std::optional<TakenOption>> take_mpirun_option(const std::vector<std::string>& words, std::size_t at);
 
 }  // namespace hvd::cli

@@ -325,7 +325,8 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   HVD_TRY_ASSIGN(options.file, launch::make_job_run(std::move(file), std::move(layout), std::move(run)));
   HVD_TRY(check_scripts(*options.file));
   note_mounts_of_master(*options.file, loaded.notices);
-  loaded.notices.insert(loaded.notices.end(), flags.notices.begin(), flags.notices.end());
+  const launch::Notices of_flags = notices_of(flags, options.job);
+  loaded.notices.insert(loaded.notices.end(), of_flags.begin(), of_flags.end());
   options.notices = std::move(loaded.notices);
   return {};
 }

@@ -174,7 +174,8 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
   const bool has_words_for_mpi = !flags.mpi_args.empty() || !flags.binding_args.empty();
   const bool has_own_way = flags.gloo || flags.jsrun || !flags.launcher.empty() || !flags.rsh.empty();
   // Scripts for horovodrun, which takes mpirun where it can, give words for mpirun without --mpi.
-  const bool is_elastic = flags.min_np || flags.max_np || !flags.host_discovery_script.empty();
+  const bool is_elastic = flags.min_np || flags.max_np || flags.watch_hostfile ||
+                          !flags.host_discovery_script.empty() || !flags.join_file.empty();
   if (has_words_for_mpi && is_elastic && !has_own_way && !flags.mpi) {
     return launch::LauncherKind::kOwn;  // as horovodrun: elastic ranks are never started by mpirun
   }
@@ -442,6 +443,17 @@ std::string unset_variables(const Flags& flags) {
     }
   }
   return names;
+}
+
+std::vector<std::string> notices_of(const Flags& flags, const launch::JobSpec& job) {
+  std::vector<std::string> notices = flags.notices;
+  if (const std::string names = unset_variables(flags); !names.empty()) {
+    notices.push_back(names + ": no such variable here; -x NAME=VALUE gives it a value");
+  }
+  if (job.launcher != launch::LauncherKind::kMpi && (!flags.mpi_args.empty() || !flags.binding_args.empty())) {
+    notices.push_back("--mpi-args and --binding-args have no effect: mpirun starts no elastic ranks, so hvdrun does");
+  }
+  return notices;
 }
 
 std::vector<std::string> own_environment() {

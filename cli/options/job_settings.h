@@ -23,6 +23,9 @@ launch::GpuMode gpu_mode_of(const std::string& word);
 // Returns the variables that -x names and this process has not, as "-x A, -x B".
 std::string unset_variables(const Flags& flags);
 
+// Returns what is to be said of flags that have no effect on the job.
+std::vector<std::string> notices_of(const Flags& flags, const launch::JobSpec& job);
+
 // Returns "NAME=value" entries.
 std::vector<std::string> own_environment();
 

@@ -192,21 +192,23 @@ Result<void> take_mpirun_options(const CLI::App& app, std::vector<std::string>& 
   std::string passed_over;
   for (std::size_t i = 0; i < words.size() && words[i].size() > 1 && words[i].front() == '-' && words[i] != "--";) {
     const std::size_t equals = words[i].find('=');
-    if (const CLI::Option* option = app.get_option_no_throw(own_name(app, words[i].substr(0, equals)))) {
-      const bool takes_value = option->get_expected_max() > 0 && option->get_items_expected_max() > 0;
-      i += 1 + (takes_value && equals == std::string::npos ? values_of(*option) : 0);
-      continue;
+    const std::string word = words[i].substr(0, equals);
+    std::optional<TakenOption> taken;
+    if (!has_option(app, word) && !kAliases.contains(word)) {
+      HVD_TRY_ASSIGN(taken, take_mpirun_option(words, i));
     }
-    HVD_TRY_ASSIGN(const std::optional<TakenOption> taken, take_mpirun_option(words, i));
     if (!taken) {
-      ++i;
+      const CLI::Option* option = app.get_option_no_throw(own_name(app, word));
+      const bool takes_value =
+          option != nullptr && option->get_expected_max() > 0 && option->get_items_expected_max() > 0;
+      i += 1 + (takes_value && equals == std::string::npos ? values_of(*option) : 0);
       continue;
     }
     const auto begin = words.begin() + static_cast<std::ptrdiff_t>(i);
     const auto end = begin + static_cast<std::ptrdiff_t>(taken->count);
     if (taken->here.empty()) {
       std::string text;
-      std::for_each(begin, end, [&text](const std::string& word) { add_to_list(text, word, " "); });
+      std::for_each(begin, end, [&text](const std::string& taken_word) { add_to_list(text, taken_word, " "); });
       add_to_list(passed_over, text);
     }
     words.insert(words.erase(begin, end), taken->here.begin(), taken->here.end());
@@ -266,6 +268,7 @@ Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& fl
 }
 
 Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {
+  HVD_TRY(take_mpirun_options(app, words, flags));
   const std::size_t at = prepare(app, words);
   const std::string measure = at < words.size() ? words[at] : "";
   if (at < words.size()) {
@@ -295,6 +298,8 @@ Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> 
 }
 
 bool has_json_word(const CLI::App& app, std::vector<std::string> words) {
+  Flags ignored;
+  static_cast<void>(take_mpirun_options(app, words, ignored));
   const auto begin = static_cast<std::ptrdiff_t>(prepare(app, words));
   return std::find(words.begin(), words.begin() + begin, "--json") != words.begin() + begin;
 }

@@ -237,7 +237,8 @@ std::vector<std::string> words_for_pod(const CLI::App& app, const launch::JobSpe
 
 // Returns the options that hvdrun is to be given in a job of Slurm's, and the command.
 std::vector<std::string> words_for_batch(const CLI::App& app, const Flags& flags) {
-  static const std::vector<std::string> own = {"engine", "sbatch", "nodes", "name", "n", "cluster", "file", "json"};
+  static const std::vector<std::string> own = {"engine",  "sbatch", "nodes", "name", "n",
+                                               "cluster", "file",   "json",  "x"};
   std::vector<std::string> words = {"--engine=slurm"};
   for (const CLI::Option* option : app.get_options()) {
     const bool has_long = !option->get_lnames().empty();  // all but -x and -n
@@ -246,6 +247,9 @@ std::vector<std::string> words_for_batch(const CLI::App& app, const Flags& flags
       continue;
     }
     add_words(*option, name, words);
+  }
+  for (const std::string& entry : flags.env) {  // those before the command too
+    words.insert(words.end(), {"-x", entry});
   }
   words.insert(words.end(), flags.command.begin(), flags.command.end());
   return words;
@@ -304,6 +308,9 @@ Result<CliOptions> read_manifest(Flags flags, const CLI::App& app) {
   flags.launcher = "kubernetes";
   flags.key_file = "key";
   HVD_TRY(check_no_job_file_flags(flags));
+  if (const std::string names = unset_variables(flags); !names.empty()) {
+    return Error(Code::kInvalid, names + ": no such variable here; -x NAME=VALUE gives it a value");
+  }
   HVD_TRY_ASSIGN(const launch::JobSpec job, make_job(flags));
   manifest.words = words_for_pod(app, job, std::move(words_of_file));
   CliOptions options;
@@ -329,19 +336,6 @@ void note_no_discovery(const Flags& flags, CliOptions& options) {
     options.notices.push_back(
         "--slots-per-host, --discovery-interval and --blacklist-cooldown-range have no effect: the hosts are fixed "
         "without --host-discovery-script or --watch-hostfile");
-  }
-}
-
-void note_no_mpirun(const Flags& flags, CliOptions& options) {
-  if (options.job.launcher != launch::LauncherKind::kMpi && (!flags.mpi_args.empty() || !flags.binding_args.empty())) {
-    options.notices.push_back(
-        "--mpi-args and --binding-args have no effect: mpirun starts no elastic ranks, so hvdrun does");
-  }
-}
-
-void note_unset_variables(const Flags& flags, CliOptions& options) {
-  if (const std::string names = unset_variables(flags); !names.empty()) {
-    options.notices.push_back(names + ": no such variable here; -x NAME=VALUE gives it a value");
   }
 }
 
@@ -476,9 +470,7 @@ Result<CliOptions> parse_command_line(std::vector<std::string> words) {
                  "--host-discovery-script and --watch-hostfile");
   }
   HVD_TRY_ASSIGN(options.job, make_job(flags));
-  options.notices.insert(options.notices.end(), flags.notices.begin(), flags.notices.end());
-  note_unset_variables(flags, options);
-  note_no_mpirun(flags, options);
+  options.notices = notices_of(flags, options.job);
   if (options.command == Command::kCheck && options.job.launcher == launch::LauncherKind::kKubernetes) {
     return Error(Code::kInvalid, "check cannot reach pods: they call hvdrun, once there is a job");
   }

@@ -293,12 +293,12 @@ Result<LoadedCluster> parse_cluster(std::string_view text, const std::string& fi
                     "expected keys with values, as in 'hosts: [node1, node2]', found " + root.described());
   }
   if (const DocValue* properties = root.find("properties")) {
-    return error_at(
-        file, properties->at,
-        "this is Batch AI's file of a cluster, by which machines were made; say which machines there are: "
-        "hvdrun cluster add " +
-            name + " -H node1:4,node2:4. What its mountVolumes named NAME is --mount " +
-            "NAME=DIR of a job, or 'mounts: {NAME: DIR}' in a cluster's file of hvdrun (hvdrun help clusters)");
+    return error_at(file, properties->at,
+                    "this is Batch AI's file of a cluster, by which machines were made; say which machines there are: "
+                    "hvdrun cluster add " +
+                        name +
+                        " -H node1:4,node2:4. What it mounted is a job's --mount NAME=DIR, or "
+                        "'mounts:' in a file as in hvdrun help clusters");
   }
   LoadedCluster loaded;
   HVD_TRY(check_encoding(root, file));

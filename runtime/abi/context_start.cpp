@@ -114,12 +114,12 @@ Result<std::unique_ptr<Store>> meet(Config& config, Deadline deadline) {
                  "a job of some ranks needs ranks of MPI, which these are not; start them with hvdrun --launcher mpi, "
                  "or with mpirun");
   }
-  // In many profiles the setting is a rest of how Horovod was built.
+  // In many profiles the setting is left over from when Horovod was built.
   if (config.mpi.moves_data && !config.mpi.has_launcher) {
     config.mpi.moves_data = false;
     config.no_mpi =
-        "HOROVOD_CPU_OPERATIONS=mpi has no effect, and data goes over libhvd's own links: these ranks are none of MPI; "
-        "hvdrun --launcher mpi, or mpirun, starts such";
+        "HOROVOD_CPU_OPERATIONS=mpi has no effect, and data goes over libhvd's own links: these ranks were not started "
+        "by MPI, as hvdrun --launcher mpi and mpirun do";
   }
   if (is_of_mpi) {
     auto joined = join_by_mpi(config.mpi, config.engine.mesh.node_address, std::move(store), deadline);

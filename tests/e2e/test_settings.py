@@ -176,15 +176,25 @@ def test_the_number_of_ranks_is_read_however_it_is_written(words):
     assert (done.returncode, done.stdout) == (0, "2\n2\n"), done.stderr
 
 
-MPIRUN = ["-np", "2", "-bind-to", "none", "-map-by", "slot", "-x", "A_1=one", "-x", "NO_SUCH", "-genv", "B", "two", "-mca", "pml", "ob1",
+MPIRUN = ["-np", "2", "-bind-to", "none", "-map-by", "slot", "-x", "A_1=one", "-x", "NO_SUCH", "-genv", "B", "two", "-env", "C_3=three", "-mca", "pml", "ob1",
           "-mca", "btl", "^openib", "--allow-run-as-root", "-mca", "btl_tcp_if_include", "lo", "-host", "localhost:2"]
 
 
 def test_a_line_of_mpirun_runs_and_what_has_no_effect_is_told():
-    done = hvdrun("--no-tags", *MPIRUN, "sh", "-c", "echo $HOROVOD_SIZE $A_1 $B $NCCL_SOCKET_IFNAME ${NO_SUCH-unset}")
-    assert (done.returncode, done.stdout) == (0, "2 one two lo unset\n" * 2), done.stderr
+    done = hvdrun("--no-tags", *MPIRUN, "sh", "-c", "echo $HOROVOD_SIZE $A_1 $B $C_3 $NCCL_SOCKET_IFNAME ${NO_SUCH-unset}")
+    assert (done.returncode, done.stdout) == (0, "2 one two three lo unset\n" * 2), done.stderr
     assert "-map-by slot, -mca pml ob1, -mca btl ^openib, --allow-run-as-root: options of mpirun, which have no effect here" in done.stderr
     assert "-x NO_SUCH: no such variable here; -x NAME=VALUE gives it a value" in done.stderr
+
+
+def test_mpiruns_prefix_is_no_abbreviation_and_its_words_hide_no_json():
+    done = hvdrun("--no-tags", "--prefix", "/usr/lib/openmpi", "-np", 2, "echo", "x")
+    assert (done.returncode, done.stdout) == (0, "x\nx\n") and "--prefix /usr/lib/openmpi: options of mpirun" in done.stderr
+    assert re.match(r"\S+ \S+ x|.*\d:\d\d.*x", hvdrun("--prefix", "-np", 1, "echo", "x").stdout)  # --prefix-output-with-timestamp
+    refused = hvdrun("-mca", "btl", "tcp", "--json", "-np", "two", "true")
+    assert refused.returncode == 240 and all(json.loads(line) for line in refused.stderr.splitlines())
+    measured = hvdrun("bench", "-mca", "btl", "tcp", "allreduce", "-np", 1, "--max", 4)
+    assert measured.returncode == 0 and "-mca btl tcp: options of mpirun" in measured.stderr, measured.stderr
 
 
 @pytest.mark.parametrize("words, message", [
@@ -195,6 +205,7 @@ def test_a_line_of_mpirun_runs_and_what_has_no_effect_is_told():
     (["-bind-to", "socket"], "-bind-to socket is an option of mpirun; hvdrun has --bind none, core and numa"),
     (["-wdir", "/tmp"], "-wdir is an option of mpirun; ranks run in the folder"),
     (["-mca", "pml"], "-mca: its value is missing"),
+    (["--env", "A=1"], "there is no option --env"),
 ])
 def test_what_mpirun_would_do_otherwise_is_refused_with_what_to_write(words, message):
     done = hvdrun("plan", "-np", 2, *words, *([] if "-mca" in words else ["true"]))

@@ -146,6 +146,8 @@ def test_the_plan_is_the_script_and_starts_nothing(run):
     for line in ("--signal=B:TERM@70", "--requeue", "--no-kill", "--open-mode=append", "--partition=all"):
         assert f"#SBATCH {line}\n" in plan
     assert plan.splitlines()[-1].startswith("exec ") and plan.splitlines()[-1].endswith("--elastic-restarts=2 true")
+    plan = run("plan", "--engine", "slurm", "-np", 2, "-x", "A=1", "B=2 3", "true").stdout
+    assert plan.splitlines()[-1].endswith("-x A=1 -x 'B=2 3' true")
 
 
 @pytest.mark.parametrize("words, message", [
