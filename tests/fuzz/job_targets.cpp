@@ -10,8 +10,8 @@
 namespace hvd::fuzz {
 namespace {
 
-// Outside of quotes a shell sees only words and variables.
-void require_harmless(const std::string& shell_text) {
+// Outside of quotes a shell sees only words and variables, and patterns where these are allowed.
+void require_harmless(const std::string& shell_text, std::string_view patterns = "") {
   constexpr std::string_view kHarmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,@%+ ";
   for (std::size_t i = 0; i < shell_text.size(); ++i) {
     if (shell_text[i] == '\'') {
@@ -25,7 +25,8 @@ void require_harmless(const std::string& shell_text) {
     } else if (shell_text[i] == '\\') {
       ++i;  // as in '\''
     } else {
-      require(shell_text[i] == '"' || kHarmless.find(shell_text[i]) != std::string_view::npos,
+      require(shell_text[i] == '"' || kHarmless.find(shell_text[i]) != std::string_view::npos ||
+                  patterns.find(shell_text[i]) != std::string_view::npos,
               "what means something to a shell is quoted");
     }
   }
@@ -77,7 +78,7 @@ void check_job_file(std::string_view input, const std::string& file) {
 
 void job_arguments(std::string_view input) {
   if (const auto words = launch::read_arguments(input); words.ok()) {
-    require_harmless(words.value().shell_text);
+    require_harmless(words.value().shell_text, words.value().has_pattern ? "*?" : "");
   }
   require_harmless(launch::quote_with_variables(input));
   require_harmless(launch::quote_word(input));
