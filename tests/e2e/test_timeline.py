@@ -112,7 +112,7 @@ def test_a_job_that_is_killed_while_it_waits_tells_for_which_rank(waiting, tmp_p
     done = hvdrun("timeline", tmp_path / "trace.json")
     assert done.returncode == 0, done.stderr
     assert "When the file ends, 1 operation has not ended:" in done.stdout
-    assert "waits for rank 1" in done.stdout and "most of all it was rank 1, for" in done.stdout.splitlines()[1]
+    assert "waits for rank 1" in done.stdout
     (left,) = json.loads(hvdrun("timeline", "--json", tmp_path / "trace.json").stdout)["unfinished"]
     assert (left["name"], left["is_waiting"], left["missing_ranks"]) == ("allreduce.second", True, [1])
 

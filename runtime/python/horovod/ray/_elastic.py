@@ -30,6 +30,8 @@ _LOOK_S = 1.0
 _FREE_S = 3.0
 # The seconds in which nothing is started where an actor was lost: least, most. It is twice as long each time.
 _COOLDOWN_S = (10.0, 600.0)
+# How many seconds the ranks of a job that has failed may take to pass on what they logged.
+_LOGS_S = 30.0
 
 
 def _tell(text: str) -> None:
@@ -340,9 +342,16 @@ class _Job:
         except FileNotFoundError:
             return None
 
+    def _wait_for_logs(self) -> None:
+        """Waits until the actors have put what the ranks logged into the queue: they are killed after this."""
+        served = [seat.result for place in [*self._gone, *self._places] for seat in place.seats if seat.result is not None]
+        if self._logs is not None and served:
+            ray.wait(served, num_returns=len(served), timeout=_LOGS_S)
+
     def _results(self) -> List[bytes]:
         outcome = self._launched.outcome
         if outcome.code:
+            self._wait_for_logs()
             results_of(_WHO, [*outcome.replies, None], outcome.code, outcome.last_words, has_all=False)  # raises
         found: List[Tuple[int, bytes]] = []
         lost = 0
