@@ -1,6 +1,7 @@
 #include "launcher/run/start_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -91,9 +92,24 @@ struct NodeShares {
   std::vector<RankCpus> cpus;
 };
 
+// Returns the ranks of the node, after those of other nodes on the same machine (ReadyMessage::machine).
+std::vector<int> ranks_of_machine(const JobView& job, const NodePlan& node, const std::string& machine) {
+  std::vector<int> ranks;
+  for (const NodePlan& other : job.placement.nodes) {
+    if (other.index != node.index && !machine.empty() && job.of(other.ranks.front().rank).ready.machine == machine) {
+      std::transform(other.ranks.begin(), other.ranks.end(), std::back_inserter(ranks),
+                     [](const RankPlan& rank) { return rank.rank; });
+    }
+  }
+  std::transform(node.ranks.begin(), node.ranks.end(), std::back_inserter(ranks),
+                 [](const RankPlan& rank) { return rank.rank; });
+  return ranks;
+}
+
 // Returns what the node has reported of itself, to be divided among its ranks. Spark gives each task GPUs of its own,
-// and its agent reports these alone, so the reports of all agents of the node are joined, the first GPU of each task
-// first. The list is then the same for all ranks of the node, and a rank's own GPU stands at its local rank.
+// and its agent reports these alone, so the reports of all agents of the machine are joined, the first GPU of each task
+// first. A rank's own GPU then stands at its local rank. What joins a running job is a node of its own on that machine,
+// and comes last.
 ReadyMessage told_by_node(const JobSpec& spec, const JobView& job, const NodePlan& node, const ReadyMessage& ready) {
   ReadyMessage told = ready;
   if (spec.launcher != LauncherKind::kSpark) {
@@ -103,8 +119,8 @@ ReadyMessage told_by_node(const JobSpec& spec, const JobView& job, const NodePla
   told.near.clear();
   bool has_more = true;
   for (std::size_t index = 0; std::exchange(has_more, false); ++index) {
-    for (const RankPlan& rank : node.ranks) {
-      const ReadyMessage& task = job.of(rank.rank).ready;
+    for (const int rank : ranks_of_machine(job, node, ready.machine)) {
+      const ReadyMessage& task = job.of(rank).ready;
       if (index >= task.gpus.size()) {
         continue;
       }

@@ -6,6 +6,7 @@ import shutil
 import sys
 
 import pytest
+from spark_deaths import wait_for_slots
 
 # Executors import what the test modules define by value, not by name.
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -38,5 +39,6 @@ def spark(spark_possible):
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    wait_for_slots(2)
     yield session
     session.stop()

@@ -74,12 +74,6 @@ def test_a_job_that_fails_is_started_anew_as_often_as_said(spark, tmp_path):
         horovod.spark.run(place, num_proc=2, restarts=-1)
 
 
-def test_run_elastic_keeps_its_ranks(spark):
-    assert horovod.spark.run_elastic(place, num_proc=2, min_num_proc=2, max_num_proc=2) == [(0, 2, 0, 2), (1, 2, 1, 2)]
-    with pytest.raises(NotImplementedError, match="min_num_proc=1"):
-        horovod.spark.run_elastic(place, num_proc=2, min_num_proc=1)
-
-
 def test_an_elastic_rank_that_fails_is_started_again_in_its_task(spark, tmp_path):
     def function(folder):
         import torch

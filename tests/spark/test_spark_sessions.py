@@ -11,7 +11,7 @@ import pytest
 from patience import PATIENCE
 
 HEAD = """
-import io, json, os
+import io, json, os, pathlib, signal, sys
 import horovod.spark
 from spark_deaths import wait_for_slots
 from pyspark.sql import SparkSession
@@ -21,6 +21,16 @@ def place():
     names = [f"HOROVOD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")]
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
     return {"place": [int(os.environ[name]) for name in names], "devices": get_available_devices(), "visible": gpus}
+
+def grow():
+    import horovod.torch as hvd
+    hvd.init()
+    @hvd.elastic.run
+    def train(state):
+        while hvd.size() < 2:
+            state.commit()
+        return hvd.rank(), hvd.size(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    return train(hvd.elastic.TorchState(step=0))
 
 def error_of(**words):
     try:
@@ -43,6 +53,7 @@ try:
     horovod.spark.run(fails, num_proc=2, stderr=io.StringIO())
 except ZeroDivisionError as error:
     found["error"] = str(error)
+found["grown"] = horovod.spark.run_elastic(grow, num_proc=1, max_num_proc=2)
 found["check"] = horovod.spark.check(num_proc=2).problems
 found["runner"] = __import__("sparkdl").HorovodRunner(np=2).run(lambda word: word, word="kept")
 print("FOUND", json.dumps(found), flush=True)
@@ -50,7 +61,7 @@ os._exit(0)  # the server of this session would end slowly
 """
 
 CONNECT_FIT = """
-import pathlib, sys, torch
+import torch
 from horovod.spark.common.backend import SparkBackend
 from horovod.spark.common.store import Store
 from horovod.spark.torch import TorchEstimator
@@ -74,13 +85,20 @@ spark = (SparkSession.builder.master("local-cluster[2,1,512]").config("spark.ui.
          .config("spark.dynamicAllocation.minExecutors", "0").config("spark.dynamicAllocation.initialExecutors", "0")
          .getOrCreate())
 found = {"ranks": horovod.spark.run(place, num_proc=2), "task0": error_of(launcher="task0")}
+from spark_deaths import VICTIM_RANK, records, train_elastic, wait_for_sizes
+folder = pathlib.Path(sys.argv[1])
+def strike():
+    wait_for_sizes(folder, [1, 2])  # Spark has asked for another executor
+    noted = records(folder, 2)
+    os.kill(noted[VICTIM_RANK]["executor"], signal.SIGKILL)
+    wait_for_sizes(folder, [1, 2, 1, 2])
+found["elastic"] = train_elastic(folder, strike, num_proc=1, max_num_proc=2)
 found["check"] = [horovod.spark.check(num_proc=2).problems, horovod.spark.check(num_proc=2).is_dynamic]
 print("FOUND", json.dumps(found), flush=True)
 os._exit(0)
 """
 
 SEVERAL = """
-import pathlib, sys
 script = pathlib.Path(sys.argv[1]) / "gpus"
 script.write_text("#!/bin/sh\\necho '" + json.dumps({"name": "gpu", "addresses": ["0", "1"]}) + "'\\n")
 script.chmod(0o755)
@@ -91,6 +109,7 @@ spark = (SparkSession.builder.master("local-cluster[1,2,512]").config("spark.ui.
          .config("spark.executorEnv.CUDA_VISIBLE_DEVICES", "4,5").getOrCreate())
 wait_for_slots(2)
 found = {"ranks": horovod.spark.run(place, num_proc=2), "gpus": [t.gpus for t in horovod.spark.check(num_proc=2).tasks]}
+found["grown"] = horovod.spark.run_elastic(grow, num_proc=1, max_num_proc=2)
 found["both"] = horovod.spark.run(place, num_proc=1, gpus_per_process=2)
 found["too few"] = error_of(gpus_per_process=2)
 print("FOUND", json.dumps(found), flush=True)
@@ -140,6 +159,7 @@ def test_a_session_of_spark_connect(spark_possible, tmp_path):
     assert found["kind"] == "ConnectSession" and found["parallelism"] == 2
     assert places(found["ranks"]) == places(found["task0"]) == ALONE
     assert found["large"] == [3 << 20, 3 << 20]
+    assert found["grown"] == [[0, 2, None], [1, 2, None]]
     assert found["error"] == "of a rank" and found["check"] == [] and found["runner"] == "kept"
 
 
@@ -154,6 +174,7 @@ def test_executors_that_come_and_go_get_a_plain_stage(spark_possible, tmp_path):
     assert places(found["ranks"]) == ALONE
     assert found["task0"].startswith('ValueError: launcher="task0" needs a barrier stage')
     assert found["check"] == [[], True]
+    assert [[rank, sizes] for rank, _, _, sizes in found["elastic"]] == [[0, [1, 2, 1, 2]], [1, [1, 2, 1, 2]]]
 
 
 def test_several_tasks_of_one_executor_have_their_own_gpus(spark_possible, tmp_path):
@@ -163,6 +184,7 @@ def test_several_tasks_of_one_executor_have_their_own_gpus(spark_possible, tmp_p
     assert sorted(found["gpus"]) == [["0"], ["1"]]
     # The executor's own list says which GPU Spark's number means.
     assert {rank["visible"].split(",")[0] for rank in found["ranks"]} == {"4", "5"}
+    assert sorted(seen for _, _, seen in found["grown"]) == ["4", "5"]
     assert found["both"] == [{"place": [0, 1, 0, 1], "devices": ["0", "1"], "visible": "4,5"}]
     assert "num_proc=2 needs as many task slots at the same time, and the cluster has 1" in found["too few"]
 

@@ -1,5 +1,6 @@
 """Jobs of horovod.spark.run one of whose processes is killed: for the tests, and for scripts/bench/spark that measures them."""
 
+import contextlib
 import io
 import json
 import os
@@ -7,7 +8,7 @@ import pathlib
 import signal
 import threading
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import horovod.spark
 from horovod.spark import _session
@@ -25,8 +26,8 @@ class Death(NamedTuple):
     left: List[str]  # which processes are still there after all patience
 
 
-def record(folder: str) -> None:
-    """In a rank: notes the processes that it hangs on, and waits to be ended."""
+def note(folder: str) -> None:
+    """In a rank: notes the processes that it hangs on."""
     found = {"rank": os.getpid()}
     pid = os.getpid()
     for name in ("agent", "guardian", "worker"):
@@ -40,6 +41,11 @@ def record(folder: str) -> None:
     part = pathlib.Path(folder) / f"{os.environ['HOROVOD_RANK']}.part"
     part.write_text(json.dumps(found))
     part.rename(part.with_suffix(".json"))
+
+
+def record(folder: str) -> None:
+    """In a rank: notes the processes that it hangs on, and waits to be ended."""
+    note(folder)
     time.sleep(3600)
 
 
@@ -55,9 +61,10 @@ def records(folder: pathlib.Path, count: int, is_over: Callable[[], bool] = lamb
 def own_hvdrun() -> int:
     """The pid of this process's hvdrun."""
     for task in pathlib.Path("/proc/self/task").iterdir():
-        for pid in (task / "children").read_text().split():
-            if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "hvdrun":
-                return int(pid)
+        with contextlib.suppress(OSError):  # a thread or a process has ended meanwhile
+            for pid in (task / "children").read_text().split():
+                if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "hvdrun":
+                    return int(pid)
     raise AssertionError("this process has no hvdrun")
 
 
@@ -83,7 +90,9 @@ def job_processes(noted: Dict[int, Dict[str, int]], hvdrun: int) -> Dict[str, in
     return {**ours, "hvdrun": hvdrun}
 
 
-def die(folder: pathlib.Path, strike: Callable[[Dict[str, int]], None], num_proc: int = 2) -> Death:
+def die(
+    folder: pathlib.Path, strike: Callable[[Dict[str, int]], None], num_proc: int = 2, run: Callable = horovod.spark.run
+) -> Death:
     """Runs a job, calls `strike` with the processes of VICTIM_RANK (and hvdrun) when all ranks are up; what came of it."""
     processes: Dict[str, int] = {}
     struck: List[float] = []
@@ -104,7 +113,7 @@ def die(folder: pathlib.Path, strike: Callable[[Dict[str, int]], None], num_proc
     watcher.start()
     error: Optional[BaseException] = None
     try:
-        horovod.spark.run(record, args=(str(folder),), num_proc=num_proc, stdout=io.StringIO(), stderr=io.StringIO())
+        run(record, args=(str(folder),), num_proc=num_proc, stdout=io.StringIO(), stderr=io.StringIO())
     except BaseException as raised:
         error = raised
     ended = time.monotonic()
@@ -118,6 +127,68 @@ def die(folder: pathlib.Path, strike: Callable[[Dict[str, int]], None], num_proc
 def wait_for_slots(count: int) -> None:
     """Executors of a new session, and one in the place of a lost one, take a while to come."""
     _session.active().check_slots(count, PATIENCE, PATIENCE)
+
+
+def train_until_told(folder: str) -> Tuple[int, int, int, List[int]]:
+    """In a rank of an elastic job: trains until there is a file `end`. Its rank, its process, its steps, and of how many ranks
+    the job was, one after the other, which the file `sizes` tells meanwhile."""
+    import torch
+
+    import horovod.torch as hvd
+
+    hvd.init()
+    note(folder)
+    place = pathlib.Path(folder)
+
+    @hvd.elastic.run
+    def train(state):
+        is_told = False
+        while not is_told:
+            if state.sizes[-1:] != [hvd.size()]:
+                state.sizes = [*state.sizes, hvd.size()]
+                part = place / f"sizes.{os.getpid()}"
+                part.write_text(json.dumps(state.sizes))
+                part.rename(place / "sizes")
+            is_told = hvd.allreduce(torch.tensor(float((place / "end").exists())), op=hvd.Sum, name="told").item() > 0
+            state.step += 1
+            state.commit()
+        return hvd.rank(), os.getpid(), state.step, state.sizes
+
+    return train(hvd.elastic.TorchState(step=0, sizes=[]))
+
+
+def sizes_in(folder: pathlib.Path) -> List[int]:
+    path = folder / "sizes"
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def train_elastic(folder: pathlib.Path, then: Callable[[], None], **words: Any) -> List[Any]:
+    """run_elastic(train_until_told); `then` runs beside it, and ends it when it returns or raises."""
+    raised: List[BaseException] = []
+
+    def watch() -> None:
+        try:
+            then()
+        except BaseException as error:
+            raised.append(error)
+        (folder / "end").touch()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        found = horovod.spark.run_elastic(train_until_told, args=(str(folder),), **words)
+    finally:
+        watcher.join(PATIENCE)
+    if raised:
+        raise raised[0]
+    return found
+
+
+def wait_for_sizes(folder: pathlib.Path, wanted: List[int]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while sizes_in(folder) != wanted:
+        assert time.monotonic() < deadline, f"the job was of {sizes_in(folder)} ranks, not of {wanted}"
+        time.sleep(0.01)
 
 
 def kill(victim: str) -> Callable[[Dict[str, int]], None]:

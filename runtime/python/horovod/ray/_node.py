@@ -153,10 +153,7 @@ class Node:
 
     def run_agent(self, number: int, order: Union[Order, JoinOrder], partition: int) -> None:
         """Runs one agent to its end. RuntimeError: it has ended with another code than 0."""
-        # hvdrun knows the GPUs of all first ranks of a host when it starts them, and of one that joins only its own.
-        shows_all = isinstance(order, JoinOrder) and self._gpus == 1
-        environment = dict(os.environ) if shows_all else self._environment_of(number)
-        self._seats[number].run_agent(order, partition, environment)
+        self._seats[number].run_agent(order, partition, self._environment_of(number))
 
     def connect(self, patience_s: float) -> List[int]:
         """The ranks that the agents have started, when all have called. ConnectionError: one has not."""

@@ -252,17 +252,19 @@ def run_arguments(arguments: Any, elastic: bool) -> Optional[List[Any]]:
             return results_of("horovod.run", replies, code, last_words)
     if code == _USAGE:
         raise ValueError(last_words.strip())
-    return _elastic_results(exchange.results(), arguments.min_num_proc or arguments.num_proc, code, last_words)
+    least = arguments.min_num_proc or arguments.num_proc
+    return elastic_results_of("horovod.run", exchange.results(), least, code, last_words)[:least]
 
 
-def _elastic_results(replies: List[bytes], least: int, code: int, last_words: str) -> List[Any]:
+def elastic_results_of(who: str, replies: List[bytes], least: int, code: int, last_words: str) -> List[Any]:
+    """As results_of() for an elastic job: of the ranks that were there at its end, in rank order, `least` of them or more."""
     if code:
-        results_of("horovod.run", [*replies, None], code, last_words, has_all=False)  # raises
+        results_of(who, [*replies, None], code, last_words, has_all=False)  # raises
     # What failed on the way has been done without, or again.
     answers = sorted((pickle.loads(reply) for reply in replies), key=lambda answer: answer["rank"])
-    results = [answer["result"] for answer in answers if "result" in answer][:least]
+    results = [answer["result"] for answer in answers if "result" in answer]
     if len(results) < least:
-        raise RuntimeError(f"horovod.run: {len(results)} of {least} ranks left a result\n{last_words}")
+        raise RuntimeError(f"{who}: {len(results)} of {least} ranks left a result\n{last_words}")
     return [pickle.loads(result) for result in results]
 
 

@@ -12,7 +12,7 @@ of the executors. Nothing of a job stays in a Spark worker, whose process and en
 import os
 import sys
 import warnings
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 __all__ = ["check", "run", "run_elastic"]
 
@@ -24,6 +24,19 @@ _REGISTER_S = 10.0
 _ELASTIC_RESTARTS = 3
 # The bounds of hvdrun's --heartbeat, in seconds.
 _HEARTBEATS_S = (0.1, 3600)
+
+
+class _Limits(NamedTuple):
+    """How many ranks an elastic job needs and may have, and how often they may change."""
+
+    least: int
+    most: int
+    changes: Optional[int]
+
+    def words(self) -> List[str]:
+        """hvdrun's options."""
+        words = ["--min-np", str(self.least), "--max-np", str(self.most)]
+        return words if self.changes is None else [*words, "--reset-limit", str(self.changes)]
 
 
 def run(
@@ -48,6 +61,8 @@ def run(
     elastic_timeout: Optional[float] = None,
     gpus_per_process: Optional[int] = None,
     heartbeat: Optional[float] = None,
+    *,
+    _limits: Optional[_Limits] = None,
 ) -> List[Any]:
     """Calls `fn(*args, **kwargs)` on each of `num_proc` ranks, which run in Spark's executors; results in rank order.
 
@@ -119,6 +134,7 @@ def run(
         words=[
             *_words(start_timeout, nics, prefix_output_with_timestamp, verbose),
             *_elastic_words(elastic_restarts, elastic_timeout),
+            *([] if _limits is None else _limits.words()),
             *([] if heartbeat is None else ["--heartbeat", str(heartbeat)]),
             *_security_words(session, env or {}),
             # hvdrun would count on one GPU for a rank, and give out the others of its host.
@@ -129,12 +145,13 @@ def run(
         is_local=session.is_local,
         largest_result=session.largest_result,
         payload=make_payload(fn, args, kwargs),
+        is_elastic=_limits is not None,
     )
     for attempt in range(restarts + 1):
         session = _session.active(gpus_per_process or 0)
         # An executor that was lost takes some time to come back.
         session.check_slots(num_proc, start_timeout if attempt else _REGISTER_S, start_timeout)
-        job = _job.Job(session, launch, launcher)
+        job = _job.ElasticJob(session, launch, _limits.least, _limits.most) if _limits else _job.Job(session, launch, launcher)
         try:
             return job.run(stdout, stderr)
         except Exception as error:
@@ -225,29 +242,47 @@ def run_elastic(
     max_np: Optional[int] = None,
     **others: Any,
 ) -> List[Any]:
-    """horovod.spark.run for a function with hvd.elastic.run; the number of its ranks stays `num_proc`.
+    """horovod.spark.run for a function with hvd.elastic.run, whose ranks come and go with Spark's executors.
 
-    A rank that fails is started again in its task, and training goes on from the last commit. After the loss of a whole
-    executor all ranks are started anew: what was only committed in memory is lost then, so keep checkpoints in files.
-    Jobs that grow and shrink with Spark's executors are refused.
+    The job begins with `num_proc` ranks. Up to `max_num_proc` tasks wait in Spark's queue, and each joins the job when Spark
+    has room for it. A rank that fails is started again in its task. After the loss of an executor the others train on from
+    their last commit if they are `min_num_proc`; a new task takes the place of each that was lost. If all ranks are lost at
+    once, they are started anew, and only what stands in files is left.
 
     Args:
-        min_num_proc, max_num_proc, and their former names min_np, max_np: None or num_proc.
-        elastic_timeout: seconds for the ranks to meet again after a failure; default: 600.
-        reset_limit: how many ranks may fail, and how many times all may be started anew; default: 3.
-        others: what else horovod.spark.run takes: env, stdout, stderr, verbose, nics, ...
+        min_num_proc, max_num_proc, and their former names min_np, max_np; default: num_proc.
+        elastic_timeout: seconds for the ranks to meet again after a failure, and for tasks to come where there are too few;
+            default: 600.
+        reset_limit: how often the ranks may change, and how often all may be started anew; default: any number of times, but
+            no more than 3 ranks that fail and 3 starts anew.
+        others: what else horovod.spark.run takes: env, stdout, stderr, verbose, nics, ... With launcher="task0", for
+            executors that cannot connect to the driver's machine, the ranks stay those of the start.
+
+    Returns:
+        What each rank returned that was there at the end, in rank order.
     """
     from horovod.spark import _session
 
     if num_proc is None:
         num_proc = _session.active().default_parallelism()
-    limits = {"min_num_proc": min_num_proc, "max_num_proc": max_num_proc, "min_np": min_np, "max_np": max_np}
-    for name, value in limits.items():
-        if value is not None and value != num_proc:
-            raise NotImplementedError(
-                f"horovod.spark.run_elastic({name}={value}): ranks that come and go with Spark's executors are not "
-                f"supported; all num_proc={num_proc} of them stay. Leave {name} out"
-            )
-    limit = _ELASTIC_RESTARTS if reset_limit is None else reset_limit
+    least = _one_of("min_num_proc", min_num_proc, min_np, num_proc)
+    most = _one_of("max_num_proc", max_num_proc, max_np, num_proc)
+    if not least <= num_proc <= most:
+        raise ValueError(
+            f"horovod.spark.run_elastic: min_num_proc={least}, num_proc={num_proc} and max_num_proc={most} must not fall"
+        )
+    limit = _ELASTIC_RESTARTS if reset_limit is None else _checked_count("reset_limit", reset_limit, 0)
+    stays = others.get("launcher") == "task0"
+    if stays and least != most:
+        raise ValueError('launcher="task0" keeps its ranks, so min_num_proc and max_num_proc must be num_proc')
     return run(fn, args=args, kwargs=kwargs, num_proc=num_proc, start_timeout=start_timeout, restarts=limit,
-               elastic_restarts=limit, elastic_timeout=elastic_timeout, **others)  # fmt: skip
+               elastic_restarts=limit, elastic_timeout=elastic_timeout, **others,
+               _limits=None if stays else _Limits(least, most, reset_limit))  # fmt: skip
+
+
+def _one_of(name: str, value: Any, former: Any, default: int) -> int:
+    """An argument that has a former name."""
+    if value is not None and former is not None:
+        raise ValueError(f"{name} has a former name, and both were given: {value!r} and {former!r}")
+    found = value if value is not None else former
+    return default if found is None else _checked_count(name, found, 1)

@@ -1,16 +1,19 @@
 """One job of horovod.spark.run: hvdrun, and a stage of Spark whose tasks start its agents."""
 
+import dataclasses
 import os
+import pathlib
 import pickle
 import sys
+import tempfile
 from functools import partial
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Union
 
 import horovod
 from horovod.runner import _job as runner
 from horovod.runner._agent import Order
 from horovod.runner._launch import Launch, Outcome
-from horovod.spark import _relay, _session, _stage, _task
+from horovod.spark import _relay, _seats, _session, _stage, _task
 
 # The time in seconds for the tasks to end after hvdrun has; their agents have ended by then.
 _STAGE_END_S = 10.0
@@ -37,7 +40,7 @@ class Job:
         self._session = session
         self._launch = launch
         self._launcher = launcher
-        self._stage: Optional[_stage.Stage] = None
+        self._stage: Union[_stage.Stage, _seats.Seats, None] = None
         self._outcome: Optional[Outcome] = None
         # The text of a message that a rank sends with log_to_driver().
         self.on_log: Callable[[str], None] = print
@@ -53,21 +56,27 @@ class Job:
     def run(self, stdout: Any, stderr: Any) -> List[Any]:
         """What horovod.spark.run returns and raises."""
         try:
-            self._outcome = self._run_here(stdout, stderr) if self._launcher != "task0" else None
-            if self._outcome is None or self._has_no_way_back():
-                self._outcome = self._run_in_task(stdout, stderr)
+            self._outcome = self._run(stdout, stderr)
         except BaseException:  # Ctrl-C too: tasks that wait for a slot must not start later
             if self._stage is not None:
                 self._stage.end(0, _CANCEL_S)
             raise
         try:
-            return runner.results_of("horovod.spark.run", self._outcome.replies, self._outcome.code,
-                                     self._outcome.last_words)  # fmt: skip
+            return self._results_of(self._outcome)
         except RuntimeError as error:
             spark_error = self._stage.error if self._stage is not None else None
             if spark_error is not None and error.__cause__ is None:
                 raise error from spark_error
             raise
+
+    def _run(self, stdout: Any, stderr: Any) -> Outcome:
+        outcome = self._run_here(stdout, stderr) if self._launcher != "task0" else None
+        if outcome is None or self._has_no_way_back():
+            outcome = self._run_in_task(stdout, stderr)
+        return outcome
+
+    def _results_of(self, outcome: Outcome) -> List[Any]:
+        return runner.results_of("horovod.spark.run", outcome.replies, outcome.code, outcome.last_words)
 
     def _run_here(self, stdout: Any, stderr: Any) -> Outcome:
         def start_tasks(order: Order, tell: Callable[[str], None]) -> None:
@@ -104,3 +113,30 @@ class Job:
         for message in relayed.logs:
             self.on_log(message)
         return relayed.outcome
+
+
+class ElasticJob(Job):
+    """A job of `least` to `most` ranks, which come and go with Spark's executors."""
+
+    def __init__(self, session: _session.Session, launch: Launch, least: int, most: int) -> None:
+        super().__init__(session, launch, "driver")
+        self._least = least
+        self._most = most
+
+    def _run(self, stdout: Any, stderr: Any) -> Outcome:
+        with tempfile.TemporaryDirectory(prefix="hvd-spark-") as folder:  # mode 0700
+            join_file = pathlib.Path(folder) / "join"
+            launch = dataclasses.replace(self._launch, words=[*self._launch.words, "--join-file", str(join_file)])
+
+            def start_tasks(order: Order, tell: Callable[[str], None]) -> None:
+                self._stage = _seats.Seats(self._session, order, self._most, join_file, tell, stderr or sys.stderr)
+                self._stage.start()
+
+            outcome = launch.run(dict(os.environ), stdout, stderr, lambda text: self.on_log(text), start_tasks)
+            if self._stage is not None:
+                self._stage.end(_SPARKS_WORD_S, _CANCEL_S)
+            return outcome
+
+    def _results_of(self, outcome: Outcome) -> List[Any]:
+        return runner.elastic_results_of("horovod.spark.run_elastic", outcome.replies, self._least, outcome.code,
+                                         outcome.last_words)  # fmt: skip

@@ -130,12 +130,13 @@ class Session:
                 "spark.task.resource.gpu.amount or gpus_per_process is set)"
             )
 
-    def run_stage(self, tasks: int, task: Task) -> List[bytes]:
-        """Runs the task function once for each partition, all at the same time; what they returned, by partition."""
+    def run_stage(self, tasks: int, task: Task, is_gang: bool = True) -> List[bytes]:
+        """Runs the task function once for each partition; what they returned, by partition. `is_gang`: all at the same time,
+        where the cluster can see to that."""
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Ends the stage that another thread runs."""
+        """Ends the stages that other threads run."""
         raise NotImplementedError
 
 
@@ -169,7 +170,7 @@ class ClassicSession(Session):
         except Exception:  # in a Spark with other names, the start timeout reports it
             return None
 
-    def run_stage(self, tasks: int, task: Task) -> List[bytes]:
+    def run_stage(self, tasks: int, task: Task, is_gang: bool = True) -> List[bytes]:
         # pyspark has one JVM thread for each Python thread, so the values set here hold for this thread only.
         self._context.setJobGroup(self._group, "ranks of horovod.spark.run", interruptOnCancel=True)
         if self._pool:
@@ -185,7 +186,7 @@ class ClassicSession(Session):
             return [task(number) for number in numbers]
 
         # A barrier stage starts all tasks or none. Spark refuses it where executors come and go; then hvdrun waits.
-        stage = partitions if self.is_dynamic else partitions.barrier()
+        stage = partitions.barrier() if is_gang and not self.is_dynamic else partitions
         return stage.mapPartitions(run_one).collect()
 
     def cancel(self) -> None:
@@ -219,7 +220,7 @@ class ConnectSession(Session):
         # A frame of many numbers has one partition per core of the cluster, unless something else is set.
         return told or self._session.range(1 << 20).selectExpr("spark_partition_id()").distinct().count()
 
-    def run_stage(self, tasks: int, task: Task) -> List[bytes]:
+    def run_stage(self, tasks: int, task: Task, is_gang: bool = True) -> List[bytes]:
         def run_one(batches: Any) -> Any:
             import pyarrow
 
@@ -239,7 +240,7 @@ class ConnectSession(Session):
             schema = "partition bigint, begin bigint, part binary"
             profile = self._profile()
             asked = {} if profile is None else {"profile": profile}  # Spark 4.0 and later
-            rows = numbers.mapInArrow(run_one, schema, barrier=not self.is_dynamic, **asked).collect()
+            rows = numbers.mapInArrow(run_one, schema, barrier=is_gang and not self.is_dynamic, **asked).collect()
         finally:
             self._session.removeTag(self._tag)
         rows.sort(key=lambda row: (row["partition"], row["begin"]))

@@ -35,18 +35,20 @@ def reason_of(error: BaseException) -> str:
 class Stage(threading.Thread):
     """It ends when all its tasks have."""
 
-    def __init__(self, session: _session.Session, tasks: int, task: _session.Task, on_over: Callable[[str], None]) -> None:
+    def __init__(self, session: _session.Session, tasks: int, task: _session.Task, on_over: Callable[[str], None],
+                 is_gang: bool = True) -> None:  # fmt: skip
         super().__init__(name="hvd-spark-stage", daemon=True)
         self._session = session
         self._tasks = tasks
         self._task = task
         self._on_over = on_over
+        self._is_gang = is_gang
         self.error: Optional[BaseException] = None
         self.results: List[bytes] = []
 
     def run(self) -> None:
         try:
-            self.results = self._session.run_stage(self._tasks, self._task)
+            self.results = self._session.run_stage(self._tasks, self._task, self._is_gang)
             self._on_over("the tasks of Spark have ended")
         except BaseException as error:  # also what Java raised
             self.error = error

@@ -5,9 +5,9 @@ itself.
 """
 
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Union
 
-from horovod.runner._agent import Order
+from horovod.runner._agent import JoinOrder, Order, Starter
 
 # The variable with the addresses of the task's GPUs as Spark names them, with commas between.
 GPUS = "HVD_SPARK_GPUS"
@@ -19,6 +19,19 @@ _NOT_FOR_RANKS = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_PORT", 
 def run_agent(order: Order, partition: int) -> bytes:
     """A task of the stage."""
     order.run(partition, environment_of_ranks())
+    return b""
+
+
+def run_elastic_agent(order: Union[Order, JoinOrder], number: int, _: int) -> bytes:
+    """The task of one rank of an elastic job. It returns why its agent has failed, nothing if that ended in order."""
+    from pyspark import TaskContext
+
+    if TaskContext.get().attemptNumber():
+        return b"its executor was lost"  # Spark repeats the task, whose place in the job is gone
+    try:
+        Starter().run(order, number, environment_of_ranks())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".encode()
     return b""
 
 

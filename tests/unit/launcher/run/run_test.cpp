@@ -501,4 +501,34 @@ TEST_CASE("tasks of Spark on one machine see each other's GPUs, each rank's own 
   CHECK(seen(1) == "0,1 1");
 }
 
+TEST_CASE(
+    "a task of Spark that joins the job sees the GPUs of its machine's other tasks, and its own at its local rank") {
+  EngineJob engine;
+  JobSpec spec;
+  spec.argv = {"x"};
+  spec.launcher = LauncherKind::kSpark;
+  Placement agents = engine.agents;
+  agents.add(agents.nodes[2].host, 2, 1);
+  std::map<int, NodeView> views;
+  for (int agent = 0; agent < 5; ++agent) {
+    NodeView view = engine.views[static_cast<std::size_t>(std::min(agent, 3))];
+    view.ready.machine = agent < 2 ? "a" : "b";
+    view.ready.gpu_variable = "CUDA_VISIBLE_DEVICES";
+    view.ready.gpus = {std::to_string(7 - agent)};
+    views.emplace(agent, view);
+  }
+  const auto seen_by_newcomer = [&] {
+    const StartMessage start = late_start_message(spec, agents, views, 4, LateStart{"id", "t", 1});
+    for (const auto& [name, value] : start.ranks.front().env) {
+      if (name == "CUDA_VISIBLE_DEVICES") {
+        return value;
+      }
+    }
+    return std::string();
+  };
+  CHECK(seen_by_newcomer() == "5,4,3");
+  views.erase(2);  // it is lost
+  CHECK(seen_by_newcomer() == "4,3");
+}
+
 }  // namespace hvd::launch::run_test
