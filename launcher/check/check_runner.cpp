@@ -15,10 +15,16 @@ constexpr auto kHeartbeat = std::chrono::seconds(10);  // the same as in a job
 constexpr std::size_t kClockQuestions = 5;
 // A survey runs Python and nvidia-smi and looks at file systems, for this long unless --start-timeout is shorter.
 constexpr Duration kSurveyTime = std::chrono::seconds(30);
-// One direction of a link gets this long for the connection, round trips, and a fraction of a second of data.
+// One direction of a link gets this long for the connection, round trips, and a fraction of a second of data; longer
+// where --start-timeout is.
 constexpr Duration kLinkTime = std::chrono::seconds(5);
+constexpr int kLinkShare = 12;
 // Agents get this long to end after their sessions were closed.
 constexpr Duration kEndTime = std::chrono::seconds(2);
+
+Duration link_time(Duration start_timeout) {
+  return std::min(std::max(kLinkTime, start_timeout / kLinkShare), start_timeout);
+}
 
 std::int64_t unix_ns() {
   timespec now{};
@@ -231,8 +237,7 @@ void CheckRunner::measure_links() {
                     std::to_string(rounds));
   };
   sink.on_done = [this] { finish(); };
-  links_ =
-      std::make_unique<LinkCheck>(loop_, std::move(hosts), std::min(kLinkTime, spec_.start_timeout), std::move(sink));
+  links_ = std::make_unique<LinkCheck>(loop_, std::move(hosts), link_time(spec_.start_timeout), std::move(sink));
   timer_ = loop_.after(spec_.start_timeout, [this] {
     timer_ = 0;
     finish();

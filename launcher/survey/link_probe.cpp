@@ -20,8 +20,7 @@ constexpr int kPings = 64;
 constexpr Duration kPingTime = std::chrono::milliseconds(200);
 // This share of the patience is for the connection alone: a firewall that drops packets would use all of it.
 constexpr int kConnectShare = 2;
-// A caller has so much time to say who it is, and only a few may do so at once.
-constexpr Duration kStrangerTime = std::chrono::seconds(1);
+// So many callers may be connected without having said who they are. Then the oldest makes room.
 constexpr std::size_t kMostVisitors = 128;
 constexpr std::size_t kChunkBytes = 128U << 10U;
 
@@ -42,10 +41,6 @@ ProbeResult failed(ProbeResult result, ProbeStage stage, const Error& why) {
   result.stage = stage;
   result.error = why.message();
   return result;
-}
-
-Deadline earlier(Deadline a, Deadline b) {
-  return Deadline(std::min(a.at(), b.at()));
 }
 
 Deadline share_of(Deadline deadline, int share) {
@@ -126,7 +121,6 @@ Result<void> drain(int fd, ProbeResult& result, Deadline deadline) {
 struct Visitor {
   Fd fd;
   HandshakeAcceptor handshake;
-  Deadline patience;
 };
 
 // Sends a few bytes on a connection whose buffer is empty, so it does not wait.
@@ -134,19 +128,23 @@ Result<void> say_now(const Fd& fd, const std::string& bytes) {
   return send_all(fd.get(), as_bytes(bytes), Deadline::after(Duration::zero()));
 }
 
-// Accepts the callers that wait at the listener, as many as there is room for.
+// Accepts the callers that wait at the listener, at most as many at once as may be visitors.
 Result<void> greet_all(int listener, const ProbeRequest& request, const JobSecret& secret,
                        std::vector<Visitor>& visitors) {
-  while (visitors.size() < kMostVisitors) {
+  for (std::size_t count = 0; count < kMostVisitors; ++count) {
     HVD_TRY_ASSIGN(Fd fd, accept_ready(listener));
     if (!fd.is_open()) {
       return {};
     }
     HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
-    Visitor visitor{std::move(fd), HandshakeAcceptor(secret, request.to, nonce), Deadline::after(kStrangerTime)};
-    if (say_now(visitor.fd, visitor.handshake.greeting()).ok()) {
-      visitors.push_back(std::move(visitor));
+    Visitor visitor{std::move(fd), HandshakeAcceptor(secret, request.to, nonce)};
+    if (!say_now(visitor.fd, visitor.handshake.greeting()).ok()) {
+      continue;
     }
+    if (visitors.size() == kMostVisitors) {
+      visitors.erase(visitors.begin());
+    }
+    visitors.push_back(std::move(visitor));
   }
   return {};
 }
@@ -163,9 +161,7 @@ Result<bool> hear(Visitor& visitor, const ProbeRequest& request) {
     return Error::from_errno("recv");
   }
   if (got < 0) {
-    return visitor.patience.has_passed()
-               ? Result<bool>(Error(Code::kTimeout, "a process that connected did not identify itself in time"))
-               : Result<bool>(false);
+    return false;
   }
   HVD_TRY_ASSIGN(const auto claim, visitor.handshake.feed(Bytes(buffer).first(static_cast<std::size_t>(got))));
   if (!claim) {
@@ -180,10 +176,9 @@ Result<bool> hear(Visitor& visitor, const ProbeRequest& request) {
 
 void await_any(int listener, const std::vector<Visitor>& visitors, Deadline deadline) {
   std::vector<pollfd> waits;
-  waits.push_back(pollfd{visitors.size() < kMostVisitors ? listener : -1, POLLIN, 0});
+  waits.push_back(pollfd{listener, POLLIN, 0});
   for (const Visitor& visitor : visitors) {
     waits.push_back(pollfd{visitor.fd.get(), POLLIN, 0});
-    deadline = earlier(deadline, visitor.patience);
   }
   ::poll(waits.data(), waits.size(), deadline.poll_ms());
 }
@@ -206,7 +201,7 @@ Result<Fd> accept_proven(int listener, const ProbeRequest& request, const JobSec
     }
     std::erase_if(visitors, [](const Visitor& visitor) { return !visitor.fd.is_open(); });
   }
-  return last;
+  return visitors.empty() ? last : Error(Code::kTimeout, "a process that connected did not identify itself in time");
 }
 
 }  // namespace
