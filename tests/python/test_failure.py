@@ -46,7 +46,7 @@ def test_a_handler_of_the_scripts_own_leaves_the_job_alone():
 
 
 def test_ranks_with_another_number_of_backward_passes_are_told_and_do_not_mix_their_gradients():
-    outcome = run_ranks(2, SCRIPT, "passes", env={"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "5"}, by_agent=True)
+    outcome = run_ranks(2, SCRIPT, "passes", env={"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "15"}, by_agent=True)
     for reported in outcome.reports:
         for name in ("allreduce.weight'", "allreduce.weight.again'"):
             assert name in reported["error"], outcome.output

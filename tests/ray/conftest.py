@@ -6,6 +6,7 @@ import tempfile
 
 import pytest
 from patience import PATIENCE
+from ray_nodes import add_node
 
 # Ray asks these when it is imported, and its processes inherit them.
 SETTINGS = {
@@ -16,6 +17,8 @@ SETTINGS = {
     # On a busy machine a node, or a worker that begins, is slow and not dead; and memory is used by others too.
     "RAY_health_check_failure_threshold": "100",
     "RAY_worker_register_timeout_seconds": str(PATIENCE),
+    "RAY_agent_register_timeout_ms": str(PATIENCE * 1000),
+    "RAY_raylet_start_wait_time_s": str(PATIENCE),
     "RAY_memory_monitor_refresh_ms": "0",
 }
 
@@ -31,7 +34,7 @@ def nodes():
     head = {"num_cpus": 2, "num_gpus": 4, "include_dashboard": False, "temp_dir": folder}
     nodes = Cluster(initialize_head=True, head_node_args=head)
     try:
-        nodes.add_node(num_cpus=2)
+        add_node(nodes)
         ray.init(address=nodes.address, log_to_driver=False)
         yield nodes
     finally:

@@ -9,10 +9,11 @@ import time
 
 import pytest
 
-from horovod.ray import ElasticRayExecutor, RayExecutor
+from horovod.ray import ElasticRayExecutor, RayExecutor, _callbacks, _elastic
 from horovod.ray.elastic import RayHostDiscovery
 from horovod.runner.elastic.discovery import FixedHosts
 from patience import PATIENCE
+from ray_nodes import add_node
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_a_node_of_ray_that_comes_gets_a_rank_and_one_that_is_lost_is_done_witho
             import ray
 
             assert told.get() == 2
-            node = nodes.add_node(num_cpus=2)  # Ray wants the main thread for it
+            node = add_node(nodes)  # Ray wants the main thread for it
             assert told.get() == 3
             nodes.remove_node(node)
             node = None
@@ -108,7 +109,10 @@ def test_a_callback_that_raises_ends_the_call(executor):
     assert ranks.run(lambda: os.environ["HOROVOD_SIZE"]) == ["2", "2"]
 
 
-def test_what_was_logged_before_a_failure_comes_and_the_next_call_is_undisturbed(executor):
+def test_what_was_logged_before_a_failure_comes_and_the_next_call_is_undisturbed(executor, monkeypatch):
+    monkeypatch.setattr(_elastic, "LOGS_S", PATIENCE)
+    monkeypatch.setattr(_callbacks, "_LAST_S", PATIENCE)
+
     def fails():
         from horovod.ray import ray_logger
 

@@ -135,7 +135,9 @@ def test_what_ranks_print_is_tagged(executor, capsys):
     assert sorted(capsys.readouterr().out.splitlines()) == ["[0]<stdout>:printed by 0", "[1]<stdout>:printed by 1"]
 
 
-def test_a_rank_that_raises_raises_here_and_start_makes_new_ranks(executor):
+def test_a_rank_that_raises_raises_here_and_start_makes_new_ranks(executor, monkeypatch):
+    monkeypatch.setattr("horovod.ray._adapter.AGENTS_WORD_S", PATIENCE)
+
     def fails():
         if os.environ["HOROVOD_RANK"] == "1":
             raise ZeroDivisionError("of rank 1")
@@ -161,7 +163,8 @@ def test_the_reference_to_a_call_that_fails_raises_too(executor):
         ray.get(ranks.run_remote(lambda: exec("raise ZeroDivisionError('of a reference')")))
 
 
-def test_an_exit_code_of_a_rank_is_told(executor):
+def test_an_exit_code_of_a_rank_is_told(executor, monkeypatch):
+    monkeypatch.setattr("horovod.ray._adapter.AGENTS_WORD_S", PATIENCE)
     ranks = executor(**TWO)
     with pytest.raises(RuntimeError, match=r"hvdrun ended with exit code 7\n(.|\n)*rank 1 on .* exited with code 7"):
         ranks.run(lambda: sys.exit(7) if os.environ["HOROVOD_RANK"] == "1" else threading.Event().wait())
@@ -236,7 +239,7 @@ def test_shutdown_gives_everything_back_and_stops_a_call(executor, tmp_path):
     ranks = executor(num_workers=4)
     assert ranks.run(place)[3] == (3, 4, 3, 4)
     ranks.run_remote(waits, args=[tmp_path])
-    wait_until(lambda: len(list(tmp_path.iterdir())) == 4)
+    wait_until(lambda: sum(bool(file.read_text()) for file in tmp_path.iterdir()) == 4)
     ranks.shutdown()
     wait_until(lambda: not any(is_alive(int(file.read_text())) for file in tmp_path.iterdir()))
     everything_is_free()
@@ -253,6 +256,7 @@ def test_gpus_are_those_that_ray_gives(executor):
     assert sorted(ranks.run(gpus)) == ["0,1", "2,3"]
     ranks.shutdown()
     everything_is_free()
+    wait_until(lambda: __import__("ray").available_resources().get("CPU") == 4)
     lacking = RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=5), num_workers=5, use_gpu=True)
     with pytest.raises(TimeoutError, match="Ray has not reserved 5 times 1 CPU, 1 GPU .*PACK.* after 5 s; free now: 4 CPU"):
         lacking.start()

@@ -4,6 +4,7 @@ import atexit
 import ctypes
 import os
 import sys
+import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -82,6 +83,18 @@ def _leave_at_exit() -> None:
     shutdown()
 
 
+# Held while the job is left, also by the thread that does so after Ctrl-C.
+_leaving = threading.RLock()
+
+
+def _new_lock() -> None:
+    """In a forked child, whose parent may have been leaving on another thread."""
+    global _leaving
+    _leaving = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
+
 # The variable that a rank which has joined sets for its child processes. It names the process, its job and its rank.
 _JOINED = "HVD_JOINED"
 
@@ -116,6 +129,8 @@ def came_late() -> bool:
 
 def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_sets: Any) -> None:
     """Joins the job. `timeout_s`: 0 for the usual one."""
+    with _leaving:
+        pass  # what another thread still forgets of the last job must not be of this one
 
     def join() -> None:
         status = _lib.join(ranks, mpi_comm, timeout_s)
@@ -170,13 +185,14 @@ def shutdown() -> None:
     """
     global generation
     generation += 1
-    if is_initialized():
-        _failure.note_leaving()
-    _lib.lib.hvd_shutdown()
-    if os.environ.get(_JOINED) == _own_mark():
-        os.environ.pop(_JOINED, None)
-    for forget in when_left:
-        forget()
+    with _leaving:
+        if is_initialized():
+            _failure.note_leaving()
+        _lib.lib.hvd_shutdown()
+        if os.environ.get(_JOINED) == _own_mark():
+            os.environ.pop(_JOINED, None)
+        for forget in when_left:
+            forget()
 
 
 def is_initialized() -> bool:

@@ -22,11 +22,11 @@ _LOOK_S = 0.5
 _SETTLE_S = 10.0
 
 
-def settle(asked: List[Any]) -> None:
+def settle(asked: List[Any], patience_s: float = _SETTLE_S) -> None:
     """Takes what other ranks' calls came to, once the job is over; Ray logs errors that nobody takes."""
     for each in asked:
         try:
-            ray.get(each, timeout=_SETTLE_S)
+            ray.get(each, timeout=patience_s)
         except Exception:
             pass  # a consequence of what is raised already
 

@@ -82,6 +82,8 @@ def logs_for(callbacks: Optional[List[Callable[[Any], Any]]]) -> Iterator[Option
         logs.finish(None)
     finally:
         logs.on_error = lambda: None
+        if logs.error is not None:
+            logs.join()  # it may be ending this call, and must not end the next one
         logs.queue.shutdown(force=True)
     if logs.error is not None:
         raise logs.error

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import ray
 
 from horovod.ray import _node, _rank
-from horovod.ray._launched import END_S, Launched, reason_of, words_of
+from horovod.ray._launched import END_S, LOGS_S, Launched, reason_of, words_of
 from horovod.ray._nodes import Node as RayNode
 from horovod.ray._nodes import RayHostDiscovery, alive_nodes, with_addresses
 from horovod.ray._params import ElasticParams
@@ -30,8 +30,6 @@ _LOOK_S = 1.0
 _FREE_S = 3.0
 # The seconds in which nothing is started where an actor was lost: least, most. It is twice as long each time.
 _COOLDOWN_S = (10.0, 600.0)
-# How many seconds the ranks of a job that has failed may take to pass on what they logged.
-_LOGS_S = 30.0
 
 
 def _tell(text: str) -> None:
@@ -346,7 +344,7 @@ class _Job:
         """Waits until the actors have put what the ranks logged into the queue: they are killed after this."""
         served = [seat.result for place in [*self._gone, *self._places] for seat in place.seats if seat.result is not None]
         if self._logs is not None and served:
-            ray.wait(served, num_returns=len(served), timeout=_LOGS_S)
+            ray.wait(served, num_returns=len(served), timeout=LOGS_S)
 
     def _results(self) -> List[bytes]:
         outcome = self._launched.outcome

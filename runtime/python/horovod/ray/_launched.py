@@ -14,6 +14,8 @@ from horovod.runner._launch import Launch, Outcome
 END_S = 60.0
 # The time in seconds in which hvdrun learns from the agents that an actor has died, or that a rank has failed.
 AGENTS_WORD_S = 2.0
+# The time in seconds for the actors to pass on what the ranks logged, when a job has failed.
+LOGS_S = 30.0
 
 
 class Launched(threading.Thread):

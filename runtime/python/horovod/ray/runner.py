@@ -326,7 +326,7 @@ class RayExecutor:
         import ray
 
         from horovod.ray._adapter import settle
-        from horovod.ray._launched import reason_of
+        from horovod.ray._launched import LOGS_S, reason_of
 
         asked: List[Any] = []
         try:
@@ -343,7 +343,7 @@ class RayExecutor:
             try:
                 self._ask("explain", reason_of(error))
             finally:
-                settle(asked)
+                settle(asked, LOGS_S)
                 self._ask("shutdown")  # others may need what Ray has reserved
             raise
         except BaseException:  # Ctrl-C, or a callback that raises

@@ -19,7 +19,7 @@ PYTHON = "HVD_AGENT_PYTHON"
 # The number of lines of the agent's own messages that are kept for the text of an error.
 _KEPT_LINES = 5
 # The time in seconds to read the agent's standard error after its end; a stray process of a rank may still hold it.
-_LAST_WORDS_S = 1.0
+_LAST_WORDS_S = 3.0
 
 
 def check_version(version: str) -> None:

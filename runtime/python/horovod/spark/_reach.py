@@ -53,14 +53,18 @@ class _Listener:
                 caller, _address = self._socket.accept()
             except OSError:
                 return
-            with caller:
-                caller.settimeout(_PATIENCE_S)
-                try:
-                    token, _, rest = _read_line(caller).partition(" ")
-                    if secrets.compare_digest(token.encode(), self._token.encode()):
-                        caller.sendall(f"{self.answer(rest)}\n".encode())
-                except OSError:
-                    pass  # a stranger, or one that has gone
+            # Beside each other: an answer may take as long as a connection that a firewall drops.
+            threading.Thread(target=self._hear, args=(caller,), name="hvd-check-caller", daemon=True).start()
+
+    def _hear(self, caller: socket.socket) -> None:
+        with caller:
+            caller.settimeout(_PATIENCE_S)
+            try:
+                token, _, rest = _read_line(caller).partition(" ")
+                if secrets.compare_digest(token.encode(), self._token.encode()):
+                    caller.sendall(f"{self.answer(rest)}\n".encode())
+            except OSError:
+                pass  # a stranger, or one that has gone
 
     def answer(self, rest: str) -> str:
         return "ok"
