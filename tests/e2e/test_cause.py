@@ -3,6 +3,7 @@
 HVD_CAUSE_RUNS: how often each of the first tests is done (default 1).
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -102,15 +103,29 @@ def test_of_two_ranks_that_end_before_their_agent_looks_the_first_is_the_cause(t
         notes = [tmp_path / f"rank.{rank}" for rank in range(2)]
         wait_for(lambda: all(note.exists() and note.read_text().endswith("\n") for note in notes))
         (first, agent), (second, _) = [map(int, note.read_text().split()) for note in notes]
+        wait_for(lambda: watches(agent, {first, second}) and state_of(agent) == "S")
         os.kill(agent, signal.SIGSTOP)
         for rank, pid in ((1, second), (0, first)):
             (tmp_path / f"go.{rank}").touch()
-            wait_for(lambda: pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+            wait_for(lambda: state_of(pid) == "Z")
     finally:
         if agent is not None:
             os.kill(agent, signal.SIGCONT)
         err = job.communicate(timeout=PATIENCE)[1]
     assert job.returncode == 4 and re.search(r"^hvdrun: rank (\d)", err, re.M)[1] == "1", err
+
+
+def state_of(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def watches(pid, others):
+    """Whether it has descriptors of these processes. It gets them a moment after it has started them."""
+    texts = []
+    for info in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(OSError):  # it has closed this one meanwhile
+            texts.append(info.read_text())
+    return others <= {int(found) for text in texts for found in re.findall(r"^Pid:\s*(\d+)$", text, re.M)}
 
 
 def wait_for(is_true):

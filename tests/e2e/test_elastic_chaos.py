@@ -35,7 +35,7 @@ class Chaos:
         self.news = threading.Condition()
         self.job = lab.popen(
             HVDRUN, "-np", "4", "--min-np", "1", "--host-discovery-script", f"cat {self.hosts}",
-            "--discovery-interval", "0.1", "--blacklist-cooldown-range", "0.5", "1", "--heartbeat", "0.5",
+            "--discovery-interval", "0.1", "--blacklist-cooldown-range", "0.5", "1", "--heartbeat", "1",
             "--reconnect-timeout", "2", "--elastic-restarts", "100000", "--grace", "2",
             "--join-file", str(self.file), sys.executable, str(ROOT / "tests/support/chaos_steps.py"), str(self.gate))  # fmt: skip
         streams = (self.job.stdout, self.job.stderr)

@@ -77,7 +77,7 @@ def test_a_host_that_is_cut_off_is_done_without_or_replaced(lab3):
     for hosts, flags, size, rest in [("node1:1,node2:2", ["--min-np", "1"], 1, "node1"),
                                      ("node1:1,node2:2,node3:2", ["-np", "3"], 3, "node3")]:  # fmt: skip
         gate.unlink(missing_ok=True)
-        job = lab3.popen(HVDRUN, "-H", hosts, *flags, "--elastic", "restart", "--heartbeat", "0.5",
+        job = lab3.popen(HVDRUN, "-H", hosts, *flags, "--elastic", "restart", "--heartbeat", "1",
                          "--reconnect-timeout", "5", "sh", "-c", script)  # fmt: skip
         read_until(job.stdout, "start 0", 3)
         lab3.cut("node2")
@@ -112,7 +112,7 @@ def test_a_new_start_waits_for_a_host_in_place_of_a_lost_one(lab3):
     gate.unlink(missing_ok=True)
     replace_hosts(hosts, ["node1:1", "node2:1"])
     job = lab3.popen(HVDRUN, "-np", "2", "--min-np", "1", "--elastic", "restart", "--elastic-wait", "600",
-                     "--heartbeat", "0.5", "--reconnect-timeout", "2", "--host-discovery-script", f"cat {hosts}",
+                     "--heartbeat", "1", "--reconnect-timeout", "2", "--host-discovery-script", f"cat {hosts}",
                      "sh", "-c", SAYS + f"while ! test -e {gate}; do sleep 0.1; done")  # fmt: skip
     read_until(job.stdout, "start 0", 2)
     lab3.cut("node2")

@@ -116,7 +116,7 @@ def test_a_host_file_that_is_watched(offers):
 
 def test_a_host_that_is_lost_is_left_alone_for_a_while_and_then_joins_again(offers):
     offers.set("node1:1 node2:1 node3:1")
-    offers.script("-np", "3", "--min-np", "2", "--heartbeat", "0.5", "--reconnect-timeout", "2",
+    offers.script("-np", "3", "--min-np", "2", "--heartbeat", "1", "--reconnect-timeout", "2",
                   "--blacklist-cooldown-range", "4", "8")  # fmt: skip
     offers.await_size(3)
     offers.lab.cut("node3")
@@ -208,7 +208,7 @@ def test_a_job_whose_ranks_have_changed_often_enough_ends_with_the_next_change(o
 
 def test_too_few_that_are_left_wait_for_a_host_and_go_on(offers):
     offers.set("node1:1 node2:1")
-    offers.script("-np", "2", "--heartbeat", "0.5", "--reconnect-timeout", "2", "--blacklist-cooldown-range", "60", "60")
+    offers.script("-np", "2", "--heartbeat", "1", "--reconnect-timeout", "2", "--blacklist-cooldown-range", "60", "60")
     offers.await_size(2)
     offers.lab.cut("node2")
     read_until(offers.job.stderr, "too few are left, and wait for hosts", 1)
@@ -221,7 +221,7 @@ def test_too_few_that_are_left_wait_for_a_host_and_go_on(offers):
 
 def test_too_few_for_too_long_end_the_job_with_what_was_lost_as_its_cause(offers):
     offers.set("node1:1 node2:1")
-    offers.script("-np", "2", "--heartbeat", "0.5", "--reconnect-timeout", "1", "--elastic-timeout", "2")
+    offers.script("-np", "2", "--heartbeat", "1", "--reconnect-timeout", "1", "--elastic-timeout", "2")
     offers.await_size(2)
     offers.lab.cut("node2")
     _, err = offers.job.communicate(timeout=PATIENCE)

@@ -25,7 +25,7 @@ class Joinable:
         self.gate.unlink(missing_ok=True)
 
     def train(self, *flags, hosts="node1:2"):
-        self.job = self.lab.popen(HVDRUN, "--join-file", str(self.file), "-H", hosts, "--heartbeat", "0.5", *flags,
+        self.job = self.lab.popen(HVDRUN, "--join-file", str(self.file), "-H", hosts, "--heartbeat", "1", *flags,
                                   sys.executable, SCRIPT, "1", str(self.gate))  # fmt: skip
         return self.job
 

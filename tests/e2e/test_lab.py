@@ -9,14 +9,14 @@ import pytest
 from lab import ROOT, Lab, wait_until
 from patience import PATIENCE
 
-CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2).close()"
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), float(sys.argv[3])).close()"
 
 
 KINDS = ("net", "pid", "mnt", "uts", "ipc")
 
 
-def connects(lab, host, other, port=22):
-    done = lab.run("/usr/bin/python3", "-c", CONNECT, other, port, host=host)
+def connects(lab, host, other, patience=PATIENCE):
+    done = lab.run("/usr/bin/python3", "-c", CONNECT, other, "22", str(patience), host=host)
     return done.returncode == 0
 
 
@@ -131,8 +131,8 @@ def test_ps_lists_exactly_what_runs_and_what_was_left_behind(lab3):
 def test_a_cut_pair_loses_packets_both_ways_and_only_between_the_two(lab3):
     lab3.cut("node1", "node2")
     try:
-        assert not connects(lab3, "node1", "node2")
-        assert not connects(lab3, "node2", "node1")
+        assert not connects(lab3, "node1", "node2", patience=2)
+        assert not connects(lab3, "node2", "node1", patience=2)
         assert connects(lab3, "node1", "node3")
         assert connects(lab3, "launcher", "node2")
     finally:
@@ -144,8 +144,8 @@ def test_a_cut_pair_loses_packets_both_ways_and_only_between_the_two(lab3):
 def test_a_host_with_its_cable_pulled_reaches_nobody(lab3):
     lab3.cut("node3")
     try:
-        assert not connects(lab3, "launcher", "node3")
-        assert not connects(lab3, "node3", "node1")
+        assert not connects(lab3, "launcher", "node3", patience=2)
+        assert not connects(lab3, "node3", "node1", patience=2)
         assert connects(lab3, "launcher", "node1")
     finally:
         lab3.heal()
@@ -167,7 +167,7 @@ def test_heal_of_one_host_mends_its_cuts_and_no_other(lab3):
         lab3.heal("node1")
         assert connects(lab3, "node1", "node2")
         assert connects(lab3, "node2", "node1")
-        assert not connects(lab3, "launcher", "node3")
+        assert not connects(lab3, "launcher", "node3", patience=2)
     finally:
         lab3.heal()
 

@@ -116,7 +116,7 @@ def test_hosts_whose_supervisor_was_killed_are_given_to_another_job_when_its_ran
 
 def test_a_host_that_is_gone_is_left_out_and_the_jobs_that_had_it_wait(lab4, share):
     cluster = share / "cluster.json"
-    cluster.write_text(json.dumps({"hosts": NODES[:2], "defaults": {"startTimeout": 2, "reconnectTimeout": 4, "grace": 1}}))
+    cluster.write_text(json.dumps({"hosts": NODES[:2], "defaults": {"startTimeout": 10, "reconnectTimeout": 4, "grace": 1}}))
     pair, single = share / "pair.yaml", share / "single.yaml"
     pair.write_text("nodeCount: 2\ncommand: hostname\n")
     single.write_text("nodeCount: 1\ncommand: hostname\n")

@@ -8,11 +8,13 @@ import shutil
 import signal
 import stat
 import subprocess
+import time
 
 import pytest
 
 from hvdrun import HVDRUN, env_with, hvdrun, read_until, replace_hosts, start, wait_until_gone
 from lab import wait_until
+from patience import PATIENCE
 from ways import EXECUTES
 
 # Hosts a and b are this machine, reached by a command; their cache folder is the test's own.
@@ -369,7 +371,11 @@ def test_hosts_get_files_from_each_other_and_from_here_where_they_cannot(lab4):
         return (sent_by_launcher(lab4) - before) / 10_000_000
 
     assert lab4.run(HVDRUN, "-q", "-np", "4", "-H", ",".join(hosts), "true").returncode == 0  # the agent is pushed
-    assert 2 <= run() < 3.9  # on a busy machine one may come too late at its source, and get the files from here
+    deadline = time.monotonic() + PATIENCE
+    while not 2 <= (copies := run()) < 3.9:  # on a busy machine some come too late at their source, and get the files from here
+        assert 2 <= copies < 5 and time.monotonic() < deadline, copies
+        for part in root.iterdir():
+            part.write_bytes(os.urandom(200_000))
     for one in hosts:
         for other in hosts[hosts.index(one) + 1:]:
             lab4.cut(one, other)

@@ -38,7 +38,8 @@ def test_top_shows_what_ranks_use(live, tmp_path):
 
     def both_run():
         seen = status(live)
-        return seen if all((rank["state"], rank["lines"]) == ("running", 1) for rank in seen["ranks"]) else None
+        is_sampled = "memory_total" in seen["nodes"][0] and all("memory_bytes" in rank for rank in seen["ranks"])
+        return seen if is_sampled and all((rank["state"], rank["lines"]) == ("running", 1) for rank in seen["ranks"]) else None
 
     seen = wait_until(both_run, "hvdrun top never saw both ranks and their lines")
     assert len(seen["ranks"]) == 2
@@ -83,7 +84,8 @@ def test_top_shows_in_which_operation_ranks_wait_for_another_one(live, tmp_path)
     assert [rank["libhvd"]["operation"] for rank in seen] == ["allreduce", "", "allreduce"]
     assert [rank["libhvd"]["operations"] for rank in seen] == [10, 10, 10]
     assert [rank["libhvd"]["bytes"] for rank in seen] == [40, 40, 40]
-    assert re.search(r"^ *0 .* allreduce 'layer4.weight' [\d.]+ s", hvdrun("top", "--once", env=live).stdout, re.M)
+    shown = re.compile(r"^ *0 .* allreduce 'layer4.weight' [\d.]+ s", re.M)
+    wait_until(lambda: shown.search(hvdrun("top", "--once", env=live).stdout), "hvdrun top never showed it")
     (tmp_path / "go").touch()
     job.communicate(timeout=PATIENCE)
     assert job.returncode == 0

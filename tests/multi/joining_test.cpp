@@ -133,7 +133,7 @@ std::string error_at(const Impostor& impostor, bool is_sealed) {
   const std::uint16_t port = SocketAddress::local_of(listener.value().get()).value().port();
   ThreadJob job({1, 1});
   JobOptions options;
-  options.deadline = Deadline::after(std::chrono::seconds(4));
+  options.deadline = Deadline::after(std::chrono::seconds(12));
   options.is_sealed = [&](int) { return is_sealed; };
   options.wrap_store = [&](std::unique_ptr<Store> store, int rank) -> std::unique_ptr<Store> {
     return std::make_unique<SpyStore>(std::move(store), [&, rank](std::vector<std::string>& values) {
@@ -330,7 +330,7 @@ TEST_CASE("an address where nobody listens is named with its rank at once") {
 TEST_CASE("a rank that never comes ends the others' joining at the deadline, and is named") {
   ThreadJob job({2, 1});
   JobOptions options;
-  options.deadline = Deadline::after(std::chrono::seconds(8));  // enough for the two that come
+  options.deadline = Deadline::after(std::chrono::seconds(16));  // enough for the two that come
   options.takes_part = [](int rank) { return rank != 2; };
   const auto errors = job.run(options, do_one_allreduce);
   for (const int rank : {0, 1}) {

@@ -47,7 +47,7 @@ std::int64_t begun() {
 }
 
 void wait_until(const std::function<bool()>& is_so) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  const Deadline deadline = test_deadline();
   while (!is_so()) {
     HVD_CHECK(!deadline.has_passed());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // sleeps: the fakes wake nobody

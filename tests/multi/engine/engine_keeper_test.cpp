@@ -130,8 +130,8 @@ struct Steps {
   int count = 0;
 };
 
-// So many steps of so many tensors, and what the threads of all ranks have waited meanwhile.
-void check_waits(const Steps& steps) {
+// Runs so many steps of so many tensors. False: the threads of all ranks have waited more often than they have counted.
+bool counts_its_waits(const Steps& steps) {
   EngineOptions options;
   options.tuning.segment_bytes = 64U << 10U;  // so that two nodes have a thread for what goes between them
   EngineJob job(steps.nodes, options);
@@ -178,10 +178,15 @@ void check_waits(const Steps& steps) {
   const std::uint64_t for_pages = waits[1].for_pages - waits[0].for_pages;
   const std::uint64_t waited = waits[1].all - waits[0].all;
   MESSAGE(waited << " waits in " << steps.count << " steps, " << counted << " counted");
-  if (!kHasThreadSanitizer) {  // which waits for locks of its own
-    // Allowed are far fewer than of one thread that wakes up once a step.
-    CHECK(waited <= counted + counted / 100 + for_pages + static_cast<std::uint64_t>(steps.count) / 10);
-  }
+  // Allowed are far fewer than of one thread that wakes up once a step. The thread sanitizer waits for locks of its
+  // own.
+  return kHasThreadSanitizer ||
+         waited <= counted + counted / 100 + for_pages + static_cast<std::uint64_t>(steps.count) / 10;
+}
+
+// Such a thread would be there each time, and a machine that is too busy is not.
+void check_waits(const Steps& steps) {
+  CHECK((counts_its_waits(steps) || counts_its_waits(steps) || counts_its_waits(steps)));
 }
 
 }  // namespace

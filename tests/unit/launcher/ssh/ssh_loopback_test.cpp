@@ -366,13 +366,18 @@ TEST_CASE("a server that says nothing is given up at the deadline, one that hang
   Launcher launcher(sshd.write_client_config("Host silent\n  HostName 127.0.0.1\n  Port " + port_of(silent) +
                                              "\nHost rude\n  HostName 127.0.0.1\n  Port " + port_of(rude) +
                                              "\nHost *\n"));
-  launcher.options.connect_timeout = std::chrono::milliseconds(4500);
   int hangups = 0;
   const auto watch = launcher.loop->watch(rude.get(), EPOLLIN, [&](std::uint32_t) {
     hangups += accept_ready(rude.get()).value().is_open() ? 1 : 0;  // as sshd beyond MaxStartups
   });
   REQUIRE(watch.ok());
-  CHECK(has(launcher.failure("silent"), "did not finish the key exchange within 4.5 s"));
+  std::string why = "'ssh -G' gave no answer";
+  // A busy machine may not come to the server within a short limit.
+  for (int limit_ms = 4500; has(why, "'ssh -G' gave no answer") && limit_ms < 300'000; limit_ms *= 4) {
+    launcher.options.connect_timeout = std::chrono::milliseconds(limit_ms);
+    why = launcher.failure("silent");
+  }
+  CHECK(has(why, "did not finish the key exchange within "));
   CHECK(has(launcher.failure("rude"), "MaxStartups"));
   CHECK(hangups > 1);
 }
