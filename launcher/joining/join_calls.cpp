@@ -15,9 +15,9 @@ constexpr auto kEndTime = std::chrono::seconds(10);
 
 }  // namespace
 
-Result<std::unique_ptr<JoinCalls>> JoinCalls::listen(EventLoop& loop, std::string path, Log& log) {
+Result<std::unique_ptr<JoinCalls>> JoinCalls::listen(EventLoop& loop, std::string path, bool is_local, Log& log) {
   std::unique_ptr<JoinCalls> joins(new JoinCalls(loop, std::move(path), log));
-  HVD_TRY_ASSIGN(const DialBackOptions options, DialBackOptions::make(false));
+  HVD_TRY_ASSIGN(const DialBackOptions options, DialBackOptions::make(is_local));
   joins->key_ = options.key();
   HVD_TRY_ASSIGN(joins->calls_, DialBack::listen(loop, options, log));
   joins->calls_->take_all([raw = joins.get()] { return raw->take(); });

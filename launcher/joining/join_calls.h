@@ -24,8 +24,9 @@ class JoinCalls final : public Transport {
   // An agent has called and reported, and is answered by seat() or refuse(). Called from the loop.
   using OnCall = std::function<void(int number)>;
 
-  // Listens on all networks of this machine. The file is written by begin().
-  static Result<std::unique_ptr<JoinCalls>> listen(EventLoop& loop, std::string path, Log& log);
+  // Listens on all networks of this machine, or on its loopback if all who call are here. The file is written by
+  // begin().
+  static Result<std::unique_ptr<JoinCalls>> listen(EventLoop& loop, std::string path, bool is_local, Log& log);
   ~JoinCalls() override;
   JoinCalls(const JoinCalls&) = delete;
   JoinCalls& operator=(const JoinCalls&) = delete;

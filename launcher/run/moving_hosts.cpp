@@ -45,8 +45,18 @@ void MovingHosts::stop() {
   if (updates_ != nullptr) {
     updates_->stop();
   }
+  stop_joining();
+}
+
+void MovingHosts::stop_joining() {
   if (calls_ != nullptr) {
     calls_->stop({exit_code::kStartFailed, "job " + job_.id + " ends, and takes nobody any more"});
+  }
+}
+
+void MovingHosts::stop_joining_if_over() {
+  if (!hosted_ranks()) {
+    stop_joining();
   }
 }
 
@@ -279,11 +289,16 @@ void MovingHosts::on_restart(int node) {
 
 void MovingHosts::end_if_idle(int node) {
   const std::vector<RankPlan>& ranks = job_.agent(node).ranks;
-  const bool is_idle = std::all_of(ranks.begin(), ranks.end(), [this](const RankPlan& rank) {
-    const RankRecord::State state = job_.record(rank.rank).state;
-    return state == RankRecord::State::kEnded || state == RankRecord::State::kLost;
-  });
-  if (has_joined(node) && is_idle && job_.state.phase() == JobPhase::kRunning) {
+  const auto are_all = [&](std::initializer_list<RankRecord::State> states) {
+    return std::all_of(ranks.begin(), ranks.end(), [&](const RankPlan& rank) {
+      return std::find(states.begin(), states.end(), job_.record(rank.rank).state) != states.end();
+    });
+  };
+  // Spark and Ray start another agent in the place of one that has ended.
+  const bool is_replaced = calls_ != nullptr && job_.spec.launcher == LauncherKind::kSpark;
+  const bool is_idle = (has_joined(node) && are_all({RankRecord::State::kEnded, RankRecord::State::kLost})) ||
+                       (is_replaced && are_all({RankRecord::State::kLost}));
+  if (is_idle && job_.state.phase() == JobPhase::kRunning) {
     job_.end_node(node);  // its agent would wait for ranks that are started again
   }
 }

@@ -48,6 +48,8 @@ class MovingHosts {
   void on_restart(int node);
   // Ends an agent that has joined and whose ranks have all ended or are done without.
   void end_if_idle(int node);
+  // Takes no more calls, once ranks have ended in order.
+  void stop_joining_if_over();
   // Looks again at which hosts are to join or leave, after what goes on now.
   void look_later();
   // Nothing new is started on the host for a time, because of `what` it does.
@@ -60,6 +62,7 @@ class MovingHosts {
   [[nodiscard]] HostUse use() const;
   // Returns the new node, which must be opened.
   int add_node(const JoiningRanks& ranks);
+  void stop_joining();
   // Gives an agent that has called a place in the job, or refuses it.
   void seat(int number);
   void refuse(int number, const Error& why);

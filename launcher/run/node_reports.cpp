@@ -104,6 +104,7 @@ void NodeReports::on_exited(const ExitedMessage& exited) {
   const bool is_over = job_.record(exited.rank).state == RankRecord::State::kEnded;
   if (job_.spec.restart_limit > 0 && is_over && exited.status.is_success()) {
     job_.generations.on_done(exited.rank);
+    to_.hosts.stop_joining_if_over();
   }
   to_.hosts.end_if_idle(job_.agents.node_of(exited.rank).index);
 }

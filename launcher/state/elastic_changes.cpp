@@ -93,7 +93,7 @@ JobActions ElasticChanges::handle(const HostsDue&) {
 
 std::vector<int> ElasticChanges::ranks_to_keep() const {
   std::vector<int> ranks;
-  for (std::size_t rank = 0; may_lose_more() && rank < job_.ranks.size(); ++rank) {
+  for (std::size_t rank = 0; may_change() && rank < job_.ranks.size(); ++rank) {
     if (job_.is_there(static_cast<int>(rank)) && !job_.ranks[rank].is_released) {
       ranks.push_back(static_cast<int>(rank));
     }
@@ -104,20 +104,20 @@ std::vector<int> ElasticChanges::ranks_to_keep() const {
 bool ElasticChanges::can_do_with(const std::vector<int>& ranks) const {
   const auto count = std::count_if(ranks.begin(), ranks.end(), [this](int rank) { return job_.can_train(rank); });
   // Somebody must be left who has the state that was reached.
-  return may_lose_more() && count >= (may_grow_ ? 1 : least_);
+  return may_change() && count >= (may_grow_ ? 1 : least_);
 }
 
-// A script that fails before it joins the job would fail again. And when a rank has ended in order, it will not be
-// there for the others to meet.
+// A script that fails before it joins the job would fail again.
 bool ElasticChanges::is_worth_restarting(int rank) const {
-  return job_.rank(rank).has_joined && may_lose_more();
+  return job_.rank(rank).has_joined && restarts_ < restart_limit_ && may_change();
 }
 
-bool ElasticChanges::may_lose_more() const {
+// When a rank has ended in order, it will not be there for the others to meet.
+bool ElasticChanges::may_change() const {
   const auto has_ended_well = [](const RankRecord& record) {
     return record.state == RankRecord::State::kEnded && record.status.is_success() && !record.is_released;
   };
-  return job_.phase == JobPhase::kRunning && restarts_ < restart_limit_ &&
+  return job_.phase == JobPhase::kRunning && restart_limit_ > 0 &&
          std::none_of(job_.ranks.begin(), job_.ranks.end(), has_ended_well);
 }
 

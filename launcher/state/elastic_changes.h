@@ -53,7 +53,8 @@ class ElasticChanges {
   std::optional<JobActions> restart(int rank);
 
  private:
-  [[nodiscard]] bool may_lose_more() const;
+  // True when ranks of an elastic job may come and go.
+  [[nodiscard]] bool may_change() const;
   // True when the ranks that run and have joined are enough for an elastic job.
   [[nodiscard]] bool can_go_on() const;
   // Ends the ranks of this node that are to be released.

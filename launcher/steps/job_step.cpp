@@ -107,7 +107,9 @@ Result<int> run_step(const JobStep& step) {
   }
   std::unique_ptr<JoinCalls> joins;
   if (!job.join_file.empty()) {
-    HVD_TRY_ASSIGN(joins, JoinCalls::listen(*loop, job.join_file, *log));
+    // Elsewhere a machine may join that the host list does not name.
+    const bool is_local = job.launcher == LauncherKind::kSpark && has_only_local_hosts(step.placement);
+    HVD_TRY_ASSIGN(joins, JoinCalls::listen(*loop, job.join_file, is_local, *log));
   }
   JobRunner owner(*loop, job, placement, agents, transports, *reporter, *log);
   owner.set_programs(step.programs);

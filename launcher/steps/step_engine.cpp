@@ -18,14 +18,10 @@
 
 namespace hvd::launch {
 
-namespace {
-
 bool has_only_local_hosts(const Placement& placement) {
   return std::all_of(placement.nodes.begin(), placement.nodes.end(),
                      [](const NodePlan& node) { return is_here(node.host); });
 }
-
-}  // namespace
 
 Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log) {
   EngineSetup setup;

@@ -21,6 +21,8 @@ struct EngineSetup {
   std::unique_ptr<Engine> engine;
 };
 
+bool has_only_local_hosts(const Placement& placement);
+
 // Empty where the job has no such engine.
 Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log);
 

@@ -90,6 +90,18 @@ TEST_CASE("an elastic job goes on without a node that is lost, and ends with the
   CHECK(job.run() == 0);
 }
 
+TEST_CASE("a node that is lost is done without, also when no more ranks may be started again") {
+  Elastic job("node1:2,node2:1,node3:1", 2);
+  job.spec.restart_limit = 1;
+  job.at(2s, [&] { job.node(1).exit(0, killed(SIGKILL)); });
+  job.at(4s, [&] { job.node(3).cut(kGone.code(), kGone.message()); });
+  job.at(5s, [&] {
+    CHECK(job.told("note: ").find("the others go on without it") != std::string::npos);
+    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
 TEST_CASE("with --elastic-wait the others wait for one in place of a lost rank") {
   Elastic job("node1:1,node2:1,node3:1", 1);
   job.spec.elastic_wait = 20s;
