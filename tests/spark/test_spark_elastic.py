@@ -35,15 +35,23 @@ def test_ranks_join_when_spark_has_room(spark, tmp_path):
     assert no_stage_is_left(spark)  # the third task never had room
 
 
-@pytest.mark.parametrize(("least", "sizes"), [(1, [2, 1, 2]), (2, [2])])
-def test_a_lost_executor_is_replaced_while_the_others_keep_their_state(spark, tmp_path, least, sizes):
+@pytest.mark.parametrize(
+    ("victim", "how", "least", "sizes"),
+    [
+        ("executor", signal.SIGKILL, 1, [2, 1, 2]),
+        ("executor", signal.SIGKILL, 2, [2]),
+        ("agent", signal.SIGKILL, 1, [2, 1, 2]),
+        ("agent", signal.SIGTERM, 1, [2, 1, 2]),  # it ends in order when its rank has left
+    ],
+)
+def test_what_is_lost_is_replaced_while_the_others_keep_their_state(spark, tmp_path, victim, how, least, sizes):
     wait_for_slots(2)
     noted, err = {}, io.StringIO()
 
     def strike():
         noted.update(records(tmp_path, 2))
         wait_for_sizes(tmp_path, [2])
-        os.kill(noted[VICTIM_RANK]["executor"], signal.SIGKILL)
+        os.kill(noted[VICTIM_RANK][victim], how)
         records(tmp_path, 3)
         wait_for_sizes(tmp_path, sizes)
 
@@ -54,6 +62,20 @@ def test_a_lost_executor_is_replaced_while_the_others_keep_their_state(spark, tm
     assert found[0][2:] == found[1][2:] and found[0][3] == sizes
     assert "horovod.spark.run_elastic: a task has ended: " in err.getvalue()
     assert no_stage_is_left(spark)
+
+
+def test_ranks_that_have_changed_too_often_end_the_job_for_good(spark, tmp_path):
+    wait_for_slots(2)
+    err = io.StringIO()
+
+    def strike():
+        noted = records(tmp_path, 2)
+        wait_for_sizes(tmp_path, [2])
+        os.kill(noted[VICTIM_RANK]["rank"], signal.SIGKILL)
+
+    with pytest.raises(RuntimeError, match="exit code 247\n(.|\n)*number of resets during elastic job exceeded limit: 0"):
+        train_elastic(tmp_path, strike, num_proc=2, min_num_proc=1, reset_limit=0, stderr=err)
+    assert "started again" not in err.getvalue() and no_stage_is_left(spark)
 
 
 def test_cancelling_the_callers_jobs_ends_an_elastic_job(spark, tmp_path):

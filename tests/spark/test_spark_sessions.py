@@ -11,9 +11,9 @@ import pytest
 from patience import PATIENCE
 
 HEAD = """
-import io, json, os, pathlib, signal, sys
+import io, json, os, pathlib, signal, sys, threading
 import horovod.spark
-from spark_deaths import wait_for_slots
+from spark_deaths import record, records, wait_for_slots
 from pyspark.sql import SparkSession
 
 def place():
@@ -54,6 +54,15 @@ try:
 except ZeroDivisionError as error:
     found["error"] = str(error)
 found["grown"] = horovod.spark.run_elastic(grow, num_proc=1, max_num_proc=2)
+def stop():
+    records(pathlib.Path(sys.argv[1]), 2)
+    spark.interruptAll()
+threading.Thread(target=stop).start()
+err = io.StringIO()
+try:
+    horovod.spark.run_elastic(record, args=(sys.argv[1],), num_proc=2, stderr=err)
+except RuntimeError as error:
+    found["stopped"] = [str(error), err.getvalue().count("started again")]
 found["check"] = horovod.spark.check(num_proc=2).problems
 found["runner"] = __import__("sparkdl").HorovodRunner(np=2).run(lambda word: word, word="kept")
 print("FOUND", json.dumps(found), flush=True)
@@ -160,6 +169,8 @@ def test_a_session_of_spark_connect(spark_possible, tmp_path):
     assert places(found["ranks"]) == places(found["task0"]) == ALONE
     assert found["large"] == [3 << 20, 3 << 20]
     assert found["grown"] == [[0, 2, None], [1, 2, None]]
+    told, starts = found["stopped"]  # a notebook's stop button
+    assert "Spark ended the tasks" in told and "cancel" in told.lower() and starts == 0
     assert found["error"] == "of a rank" and found["check"] == [] and found["runner"] == "kept"
 
 

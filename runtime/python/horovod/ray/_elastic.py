@@ -110,7 +110,6 @@ class _Job:
         self._gone: List[_Place] = []  # whose agents have ended, or which were lost
         self._cooldown = _Cooldown(*(self._params.cooldown_range or _COOLDOWN_S))
         self._last_loss = ""
-        self._has_returned = False  # a rank has: the job is ending, and takes nobody any more
         self._launched: Optional[Launched] = None
         self._join_file: Optional[pathlib.Path] = None
 
@@ -242,7 +241,6 @@ class _Job:
             seat.is_over = True
             try:
                 ray.get(seat.agent)
-                self._has_returned = self._has_returned or not seat.is_leaving
             except ray.exceptions.RayTaskError as error:  # the agent says why it has ended
                 if not seat.is_leaving:
                     self._note_loss(place, reason_of(error))
@@ -322,7 +320,7 @@ class _Job:
             self._adapter.check_wanted()
             self._look_at_places()
             order = self._join_order()
-            if order is None or self._has_returned or not self._launched.is_alive():
+            if order is None or not self._launched.is_alive():
                 continue
             offered, nodes = self._adapter.offered(), self._adapter.nodes()
             self._shrink(offered, nodes)

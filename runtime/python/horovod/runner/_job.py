@@ -262,7 +262,8 @@ def elastic_results_of(who: str, replies: List[bytes], least: int, code: int, la
         results_of(who, [*replies, None], code, last_words, has_all=False)  # raises
     # What failed on the way has been done without, or again.
     answers = sorted((pickle.loads(reply) for reply in replies), key=lambda answer: answer["rank"])
-    results = [answer["result"] for answer in answers if "result" in answer]
+    # The last of a rank's number: one that left after its function had returned was replaced.
+    results = list({answer["rank"]: answer["result"] for answer in answers if "result" in answer}.values())
     if len(results) < least:
         raise RuntimeError(f"{who}: {len(results)} of {least} ranks left a result\n{last_words}")
     return [pickle.loads(result) for result in results]

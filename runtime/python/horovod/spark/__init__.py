@@ -133,7 +133,7 @@ def run(
         num_proc=num_proc,
         words=[
             *_words(start_timeout, nics, prefix_output_with_timestamp, verbose),
-            *_elastic_words(elastic_restarts, elastic_timeout),
+            *_elastic_words(elastic_restarts if _limits is None else max(1, elastic_restarts), elastic_timeout),
             *([] if _limits is None else _limits.words()),
             *([] if heartbeat is None else ["--heartbeat", str(heartbeat)]),
             *_security_words(session, env or {}),
@@ -272,12 +272,23 @@ def run_elastic(
             f"horovod.spark.run_elastic: min_num_proc={least}, num_proc={num_proc} and max_num_proc={most} must not fall"
         )
     limit = _ELASTIC_RESTARTS if reset_limit is None else _checked_count("reset_limit", reset_limit, 0)
+    _refuse_copies()
     stays = others.get("launcher") == "task0"
     if stays and least != most:
         raise ValueError('launcher="task0" keeps its ranks, so min_num_proc and max_num_proc must be num_proc')
     return run(fn, args=args, kwargs=kwargs, num_proc=num_proc, start_timeout=start_timeout, restarts=limit,
                elastic_restarts=limit, elastic_timeout=elastic_timeout, **others,
                _limits=None if stays else _Limits(least, most, reset_limit))  # fmt: skip
+
+
+def _refuse_copies() -> None:
+    """ValueError where Spark would start copies of tasks that run for long, and end the first when a copy has ended."""
+    from horovod.spark import _session
+
+    session, threshold = _session.active(), "spark.speculation.task.duration.threshold"
+    if session.conf("spark.speculation", "false").lower() == "true" and session.conf(threshold, ""):
+        raise ValueError(f"horovod.spark.run_elastic: with spark.speculation and {threshold} Spark ends ranks that run for long; "
+                         f"leave {threshold} out")  # fmt: skip
 
 
 def _one_of(name: str, value: Any, former: Any, default: int) -> int:

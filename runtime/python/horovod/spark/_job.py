@@ -29,6 +29,8 @@ _UNREACHABLE = "cannot call hvdrun back"
 # hvdrun's exit codes of a job that never ran: invalid arguments, hosts that do not answer, ranks that cannot be
 # started.
 _NEVER_RAN = (240, 241, 242)
+# That of a job whose ranks have changed too often (--reset-limit).
+_RESET_LIMIT = 247
 
 LAUNCHERS = ("auto", "driver", "task0")
 
@@ -48,8 +50,7 @@ class Job:
     @property
     def may_run_again(self) -> bool:
         """After a failure: whether ranks ran, and nobody has cancelled them."""
-        error = self._stage.error if self._stage is not None else None
-        is_cancelled = error is not None and "cancelled" in str(error).lower()
+        is_cancelled = self._stage is not None and _stage.is_wanted_end(self._stage.error)
         ran = self._outcome is not None and self._outcome.code not in _NEVER_RAN
         return ran and not is_cancelled
 
@@ -122,6 +123,12 @@ class ElasticJob(Job):
         super().__init__(session, launch, "driver")
         self._least = least
         self._most = most
+
+    @property
+    def may_run_again(self) -> bool:
+        if isinstance(self._stage, _seats.Seats) and self._stage.was_lost_early:
+            return True
+        return super().may_run_again and self._outcome.code != _RESET_LIMIT
 
     def _run(self, stdout: Any, stderr: Any) -> Outcome:
         with tempfile.TemporaryDirectory(prefix="hvd-spark-") as folder:  # mode 0700

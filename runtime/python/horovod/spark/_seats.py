@@ -1,7 +1,6 @@
 """The tasks of an elastic job. Each is a stage of its own, so that Spark ends none of them because of another."""
 
 import pathlib
-import re
 import threading
 import time
 from functools import partial
@@ -16,23 +15,30 @@ _LOOK_S = 0.2
 # The seconds until a task that was lost is replaced: at first, and at most. Each loss doubles it, and a task that has run
 # for longer than the most begins anew.
 _PAUSE_S = (1.0, 60.0)
-# What Spark's errors contain when somebody has cancelled the stage or stopped the session.
-_WANTED_END = re.compile(r"cancel|interrupted|SparkContext (?:was|has been) shut ?down|stopped SparkContext", re.IGNORECASE)
+# Ending the tasks is asked for again and again, for so many seconds: one may just be on its way into Spark's queue.
+_CANCEL_S = 5.0
+_CANCEL_AGAIN_S = 0.1
+# An agent's message contains this if the driver's machine cannot be called (launcher/agent/dial.cpp).
+_UNREACHABLE = "cannot call hvdrun back"
+_OTHER_WAY = '; with launcher="task0" hvdrun runs in a task, and the ranks stay those of the start'
 
 
 class _Seat(_stage.Stage):
     """The stage of one task."""
 
-    def __init__(self, session: _session.Session, order: Union[Order, JoinOrder], number: int) -> None:
+    def __init__(self, session: _session.Session, order: Union[Order, JoinOrder], number: int, is_to_end: threading.Event) -> None:
         super().__init__(session, 1, partial(_task.run_elastic_agent, order, number), lambda _: None, is_gang=False)
+        self._is_to_end = is_to_end
         self.begun_at = time.monotonic()
 
-    def loss(self) -> str:
-        """Why it has ended; empty: in order."""
-        return _stage.reason_of(self.error) if self.error is not None else self.results[0].decode(errors="replace")
+    def run(self) -> None:
+        if not self._is_to_end.is_set():
+            super().run()
 
-    def is_wanted_end(self) -> bool:
-        return self.error is not None and _WANTED_END.search(str(self.error)) is not None
+    def loss(self) -> str:
+        """Why it has ended."""
+        told = _stage.reason_of(self.error) if self.error is not None else b"".join(self.results).decode(errors="replace")
+        return told or "its agent has ended"
 
 
 class _Pause:
@@ -72,22 +78,30 @@ class Seats(threading.Thread):
         self._pause = _Pause()
         self._is_to_end = threading.Event()
         self._has_begun = False
-        self._has_returned = False  # a rank has: the job is ending, and takes nobody any more
+        self.was_lost_early = False  # an executor was, before the job began
         self.error: Optional[BaseException] = None  # of the task that ended the job, else of the last that was lost
 
     def run(self) -> None:
+        try:
+            self._follow()
+        except BaseException as error:
+            self.error = error
+            self._on_over(f"Spark takes no tasks: {_stage.reason_of(error)}")
+
+    def _follow(self) -> None:
+        self._session.prepare()
         for number in range(self._order.tasks):
             self._start(self._order, number)
         while not self._is_to_end.wait(_LOOK_S):
-            join = self._join_order()
             ended = [seat for seat in self._seats if not seat.is_alive()]
-            self._seats = [seat for seat in self._seats if seat.is_alive()]
+            self._seats = [seat for seat in self._seats if seat not in ended]
+            join = self._join_order()  # read after that: hvdrun removes it before the agents of a job that ends
             for seat in ended:
-                if seat.is_wanted_end() or not self._has_begun:
-                    self.error = seat.error or self.error
-                    return self._on_over(f"Spark ended the tasks: {seat.loss() or 'one has ended'}")
-                self._note_end(seat, join)
-            if join is not None and not self._has_returned and self._pause.is_over(time.monotonic()):
+                if _stage.is_wanted_end(seat.error) or not self._has_begun:
+                    return self._end_job(seat)
+                if join is not None:
+                    self._note_loss(seat)
+            if join is not None and self._pause.is_over(time.monotonic()):
                 for _ in range(self._most - len(self._seats)):
                     self._start(join, 0)
 
@@ -98,27 +112,31 @@ class Seats(threading.Thread):
         deadline = time.monotonic() + patience_s
         for seat in self._seats:
             seat.join(max(0.0, deadline - time.monotonic()))
-        if any(seat.is_alive() for seat in self._seats):  # also those that wait for room
+        deadline = time.monotonic() + max(cancel_s, _CANCEL_S)
+        while any(seat.is_alive() for seat in self._seats) and time.monotonic() < deadline:  # also those that wait for room
             try:
                 self._session.cancel()
             except Exception:
-                pass  # the session may have been stopped, and its tasks with it
-            deadline = time.monotonic() + cancel_s
-            for seat in self._seats:
-                seat.join(max(0.0, deadline - time.monotonic()))
+                return  # the session may have been stopped, and its tasks with it
+            time.sleep(_CANCEL_AGAIN_S)
 
     def _start(self, order: Union[Order, JoinOrder], number: int) -> None:
-        self._seats.append(_Seat(self._session, order, number))
+        self._seats.append(_Seat(self._session, order, number, self._is_to_end))
         self._seats[-1].start()
 
-    def _note_end(self, seat: _Seat, join: Optional[JoinOrder]) -> None:
+    def _end_job(self, seat: _Seat) -> None:
+        self.error = seat.error
+        self.was_lost_early = not _stage.is_wanted_end(seat.error) and seat.error is not None
         loss = seat.loss()
-        self._has_returned = self._has_returned or not loss
-        if not loss or join is None or self._has_returned:
-            return  # the job is ending
+        self._on_over(f"Spark ended the tasks: {loss}{_OTHER_WAY if _UNREACHABLE in loss else ''}")
+
+    def _note_loss(self, seat: _Seat) -> None:
         self.error = seat.error or self.error
         self._pause.note_loss(time.monotonic() - seat.begun_at, time.monotonic())
-        self._stderr.write(f"{_WHO}: a task has ended: {loss}; another one will take its place\n")
+        try:
+            self._stderr.write(f"{_WHO}: a task has ended: {seat.loss()}; another one will take its place\n")
+        except Exception:
+            pass  # a stream of the user's, without which the job goes on
 
     def _join_order(self) -> Optional[JoinOrder]:
         """What a task needs to join the job; None: it has not begun, or is ending."""

@@ -68,6 +68,10 @@ class Session:
         said = self.conf("spark.task.resource.gpu.amount", "0")
         return self._gpus_per_task or int(float(said))
 
+    def prepare(self) -> None:
+        """Call it once before several threads run stages."""
+        self._profile()
+
     def _profile(self) -> Any:
         """What a task asks for, where the cluster's own settings are not to count; else None."""
         if self._gpus_per_task and self._made_profile is None:

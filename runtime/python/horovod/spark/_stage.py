@@ -9,6 +9,8 @@ from horovod.spark import _session
 
 # Spark's exception contains the error that Python raised in a task as a line of its own, after a traceback.
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*(?:Error|Exception|Interrupt|Refused)): (.+)$", re.MULTILINE)
+# What Spark's errors contain when somebody has cancelled the stage or stopped the session.
+_WANTED_END = re.compile(r"cancel|interrupted|SparkContext (?:was|has been) shut ?down|stopped SparkContext", re.IGNORECASE)
 # Java puts the name of the exception before its message.
 _CLASS = re.compile(r"^:? *(?:[a-z]\w*\.)+\w+(?:Exception|Error): *")
 _JAVA = ("java.", "org.apache.", "py4j.", "Caused by")
@@ -30,6 +32,11 @@ def reason_of(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = next((line for line in lines if "Job aborted" in line or "cancelled" in line), lines[0] if lines else "")
     return _CLASS.sub("", told).lstrip(": ") or type(error).__name__
+
+
+def is_wanted_end(error: Optional[BaseException]) -> bool:
+    """Whether Spark ended the tasks because somebody wanted that."""
+    return error is not None and _WANTED_END.search(str(error)) is not None
 
 
 class Stage(threading.Thread):

@@ -23,11 +23,10 @@ def run_agent(order: Order, partition: int) -> bytes:
 
 
 def run_elastic_agent(order: Union[Order, JoinOrder], number: int, _: int) -> bytes:
-    """The task of one rank of an elastic job. It returns why its agent has failed, nothing if that ended in order."""
-    from pyspark import TaskContext
+    """The task of one rank of an elastic job. It returns why its agent has failed, nothing if that ended in order.
 
-    if TaskContext.get().attemptNumber():
-        return b"its executor was lost"  # Spark repeats the task, whose place in the job is gone
+    Spark repeats the task if its executor is lost: before the job begins hvdrun may still take the agent, and one that
+    joins may do that again."""
     try:
         Starter().run(order, number, environment_of_ranks())
     except Exception as error:
