@@ -30,7 +30,7 @@ class Session:
     def __init__(self, ends):
         self.is_over, self.ends, self.was_cancelled = threading.Event(), ends, False
 
-    def run_stage(self, tasks, task):
+    def run_stage(self, tasks, task, is_gang=True):
         if not self.ends:
             self.is_over.wait()
         raise RuntimeError("Spark's own error")
