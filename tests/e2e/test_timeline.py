@@ -33,7 +33,7 @@ RANK_1_IS_LATE = textwrap.dedent("""
 RANK_1_IS_MISSING = textwrap.dedent("""
     import pathlib, sys, time, torch, horovod.torch as hvd
     hvd.init()
-    hvd.allreduce(torch.ones(1000), name="first")
+    hvd.allreduce(torch.ones(1 << 22), name="first")  # so large that the ranks ask for it, by which the file knows them
     while hvd.rank() == 1 and not pathlib.Path(sys.argv[1]).exists():
         time.sleep(0.01)
     hvd.allreduce(torch.ones(1000), name="second")
