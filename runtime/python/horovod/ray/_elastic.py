@@ -111,6 +111,7 @@ class _Job:
         self._cooldown = _Cooldown(*(self._params.cooldown_range or _COOLDOWN_S))
         self._last_loss = ""
         self._launched: Optional[Launched] = None
+        self._has_begun = False
         self._join_file: Optional[pathlib.Path] = None
 
     def run(self) -> List[bytes]:
@@ -264,9 +265,10 @@ class _Job:
                 raise RuntimeError(f"{_WHO}: an actor of Ray has ended {self._last_loss}")
         elif not self._launched.is_alive():
             return
-        elif self._join_order() is None:  # the job has not begun, or is ending
-            self._launched.tell(f"an actor of Ray has ended {self._last_loss}")
-            return
+        elif self._join_order() is None:
+            if not self._has_begun:
+                self._launched.tell(f"an actor of Ray has ended {self._last_loss}")
+            return  # the job is ending, and hvdrun knows what it has lost
         seconds = self._cooldown.note_loss(place.node, time.monotonic())
         _tell(f"{self._last_loss}; nothing is started there for {seconds:g} s")
 
@@ -334,9 +336,11 @@ class _Job:
     def _join_order(self) -> Optional[JoinOrder]:
         """What an agent needs to join the job; None: it has not begun, or is ending."""
         try:
-            return JoinOrder(self._join_file.read_text(encoding="ascii"))
+            order = JoinOrder(self._join_file.read_text(encoding="ascii"))
         except FileNotFoundError:
             return None
+        self._has_begun = True
+        return order
 
     def _wait_for_logs(self) -> None:
         """Waits until the actors have put what the ranks logged into the queue: they are killed after this."""
