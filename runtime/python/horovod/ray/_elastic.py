@@ -335,11 +335,8 @@ class _Job:
 
     def _join_order(self) -> Optional[JoinOrder]:
         """What an agent needs to join the job; None: it has not begun, or is ending."""
-        try:
-            order = JoinOrder(self._join_file.read_text(encoding="ascii"))
-        except FileNotFoundError:
-            return None
-        self._has_begun = True
+        order = JoinOrder.read(self._join_file)
+        self._has_begun = self._has_begun or order is not None
         return order
 
     def _wait_for_logs(self) -> None:

@@ -6,6 +6,7 @@ started it lives: when that is killed, the agent sees the end and stops its rank
 
 import dataclasses
 import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -76,6 +77,14 @@ class JoinOrder:
 
     text: str
     version: str = horovod.hvdrun_version
+
+    @classmethod
+    def read(cls, path: pathlib.Path) -> Optional["JoinOrder"]:
+        """None where the file is not there: the job has not begun, or is ending."""
+        try:
+            return cls(path.read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return None
 
     def words(self) -> List[str]:
         return ["join", "-", "1"]
