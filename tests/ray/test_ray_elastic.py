@@ -102,6 +102,61 @@ def test_a_node_of_ray_that_comes_gets_a_rank_and_one_that_is_lost_is_done_witho
                 nodes.remove_node(node)
 
 
+def test_a_rank_whose_agent_is_killed_is_replaced_though_others_fill_its_node(executor, tmp_path):
+    def trains_on(folder):
+        import torch
+
+        import horovod.torch as hvd
+
+        hvd.init()
+        state = hvd.elastic.TorchState(step=0)
+
+        @hvd.elastic.run
+        def train(state):
+            while state.step < 3:
+                killed = pathlib.Path(folder) / "killed"
+                if state.step == 1 and hvd.rank() == 3 and not killed.exists():
+                    killed.touch()
+                    os.kill(os.getppid(), signal.SIGKILL)
+                hvd.allreduce(torch.ones(1), name=f"step.{state.step}")
+                state.step += 1
+                state.commit()
+            return hvd.rank(), state.step
+
+        return train(state)
+
+    ranks = executor(min_workers=4, max_workers=4, cooldown_range=[0, 0])  # of the cluster's four CPUs
+    assert ranks.run(trains_on, [str(tmp_path)]) == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert (tmp_path / "killed").exists()
+
+
+def test_an_actor_that_is_lost_before_the_job_begins_is_replaced(executor, monkeypatch, capsys):
+    import ray
+
+    start, killed = _elastic._Job._start, []
+
+    def start_and_kill(job, seat, order, number):
+        start(job, seat, order, number)
+        if number == 1 and not killed:
+            killed.append(seat)
+            ray.kill(seat.actor)
+
+    monkeypatch.setattr(_elastic._Job, "_start", start_and_kill)
+    ranks = executor(min_workers=2, max_workers=2, cooldown_range=[0, 0])
+    assert ranks.run(lambda: os.environ["HOROVOD_SIZE"]) == ["2", "2"]
+    assert "the job has not begun; its ranks are started anew" in capsys.readouterr().err and killed
+
+
+def test_how_long_nothing_is_started_where_ranks_are_lost():
+    cooldown = _elastic._Cooldown(10, 60)
+    assert cooldown.is_over("a", 0)
+    assert cooldown.note_loss("a", 5, 100) == 10 and not cooldown.is_over("a", 109) and cooldown.is_over("a", 110)
+    assert cooldown.note_loss("a", 5, 104) == 6  # with the first
+    assert [cooldown.note_loss("a", 5, now) for now in (200, 300, 400)] == [20, 40, 60]
+    assert cooldown.note_loss("a", 61, 500) == 10 and cooldown.is_over("b", 500)
+    assert _elastic._Cooldown(0, 0).note_loss("a", 5, 100) == 0
+
+
 def test_a_callback_that_raises_ends_the_call(executor):
     ranks = executor(min_workers=2, max_workers=2)
     with pytest.raises(ZeroDivisionError):

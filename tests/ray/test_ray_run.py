@@ -247,6 +247,69 @@ def test_shutdown_gives_everything_back_and_stops_a_call(executor, tmp_path):
         ranks.run(place)
 
 
+def test_an_executor_that_nobody_has_any_more_ends_its_ranks(cluster):
+    ranks = RayExecutor(settings(), num_workers=2)
+    ranks.start()
+    pids = ranks.run(os.getpid)
+    del ranks
+    wait_until(lambda: not any(is_alive(pid) for pid in pids))
+    everything_is_free()
+
+
+def test_shutdown_knows_of_calls_before_the_last(executor, tmp_path):
+    def waits(folder):
+        (folder / os.environ["HOROVOD_RANK"]).touch()
+        if os.environ["HOROVOD_RANK"] == "1":
+            threading.Event().wait()
+
+    ranks = executor(num_workers=2)
+    ranks.run_remote(waits, args=[tmp_path])
+    assert ranks.execute_single(lambda _: "first") == "first"
+    assert not ranks.adapter._is_idle()  # else it would wait for a minute until rank 1 ends
+
+
+def test_a_placement_group_is_given_back_after_ctrl_c(cluster, monkeypatch):
+    import ray
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ray, "wait", interrupted)
+        create_placement_group({"CPU": 2}, 2, PATIENCE, "STRICT_SPREAD")
+    everything_is_free()
+
+
+SHUT_DOWN = """
+import sys
+import ray
+from horovod.ray import RayExecutor
+
+ray.init(sys.argv[1], log_to_driver=False)
+kind = {"num_workers": 1} if sys.argv[2] == "static" else {"min_workers": 1, "max_workers": 1}
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), **kind)
+executor.start()
+print(executor.run(lambda: 7))
+ray.shutdown()
+try:
+    executor.run(lambda: 7, callbacks=[print])
+except RuntimeError as error:
+    print(error)
+print(ray.is_initialized())
+ray.init(sys.argv[1], log_to_driver=False)
+executor.start()
+print(executor.run(lambda: 8))
+executor.shutdown()
+"""
+
+
+@pytest.mark.parametrize("kind", ["static", "elastic"])
+def test_after_the_end_of_ray_no_other_one_is_started(cluster, kind):
+    done = subprocess.run([sys.executable, "-c", SHUT_DOWN, cluster, kind], capture_output=True, text=True, timeout=PATIENCE)
+    told = "RayExecutor: Ray was shut down, and with it the ranks; call ray.init() and start() again"
+    assert done.stdout.splitlines() == ["[7]", told, "False", "[8]"], done.stdout + done.stderr
+
+
 def test_gpus_are_those_that_ray_gives(executor):
     def gpus():
         return os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -311,6 +374,12 @@ try:
     executor.execute(lambda made: 1 / 0)
 except ZeroDivisionError as error:
     print("raised", error)
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), num_workers=4)
+executor.start()
+try:
+    RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=1), num_workers=1).start()
+except TimeoutError as error:
+    print("raised", str(error).partition(" after")[0])
 executor.shutdown()
 """
 
@@ -333,7 +402,8 @@ def test_a_ray_client(cluster):
         server.terminate()
         server.wait(PATIENCE)
     told = [line for line in done.stdout.splitlines() if not line.startswith("(")]
-    assert told == ["[('here', '0'), ('here', '1')]", "['2', '2']", "raised division by zero"], done.stdout + done.stderr
+    assert told == ["[('here', '0'), ('here', '1')]", "['2', '2']", "raised division by zero",
+                    "raised Ray has not reserved 1 times 1 CPU (PACK)"], done.stdout + done.stderr  # fmt: skip
     everything_is_free()
 
 

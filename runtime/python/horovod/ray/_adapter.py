@@ -3,6 +3,7 @@
 It lives in the driver's process, or in an actor where the driver is a Ray Client, which the cluster's hosts cannot call.
 """
 
+import contextlib
 import threading
 from typing import Any, Dict, List, Optional
 
@@ -41,7 +42,7 @@ class Adapter:
         self._actors: List[Any] = []
         self._seats: Dict[int, Any] = {}  # rank: how to ask it
         self._launched: Optional[Launched] = None
-        self._last: List[Any] = []  # what the ranks were asked last
+        self._last: Dict[int, Any] = {}  # what each rank was asked last, which it does after all else
 
     def start(self, make: Optional[bytes], environment: Dict[str, str], settings: Dict[str, str]) -> None:
         """Starts the ranks; with `make`, each calls that and keeps the object. Nothing is left when it raises.
@@ -56,7 +57,7 @@ class Adapter:
             try:
                 self.explain(reason_of(error))
             finally:
-                settle(self._last)
+                settle(list(self._last.values()))
                 self.shutdown()
             raise
         except BaseException:  # Ctrl-C
@@ -139,8 +140,9 @@ class Adapter:
     def _ask(self, kind: str, payload: bytes, ranks: int, logs: Any = None) -> List[Any]:
         given = ray.put(payload)
         asked = [self._seats[rank] for rank in range(ranks)]
-        self._last = [method.remote(number, kind.encode(), given, logs) for method, number in asked]
-        return self._last
+        answers = [method.remote(number, kind.encode(), given, logs) for method, number in asked]
+        self._last.update(enumerate(answers))
+        return answers
 
     def explain(self, why: str) -> None:
         """After a failure of a call, in one line: ends the job, and raises what came first in it. It returns where no job ran."""
@@ -166,13 +168,15 @@ class Adapter:
                     launched.join(END_S)
                 launched.end(f"{_WHO}.shutdown() was called")
             for actor in self._actors:
-                ray.kill(actor)
+                with contextlib.suppress(ValueError):  # of a Ray that was shut down, and with it the actor
+                    ray.kill(actor)
         finally:
-            self._actors, self._seats, self._launched, self._last = [], {}, None, []
+            self._actors, self._seats, self._launched, self._last = [], {}, None, {}
             self.strategy.release()
 
     def _is_idle(self) -> bool:
         try:
-            return not self._last or not ray.wait(self._last, num_returns=len(self._last), timeout=0)[1]
+            last = list(self._last.values())
+            return not last or not ray.wait(last, num_returns=len(last), timeout=0)[1]
         except (Exception, KeyboardInterrupt):  # in a task of Ray that was cancelled, each wait raises
             return False

@@ -55,6 +55,14 @@ class Logs(threading.Thread):
             raise Stopped
 
 
+def here() -> Any:
+    """For an actor on the node of this process, or of a Ray Client's server: it is needed as long as that node."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
 @contextlib.contextmanager
 def logs_for(callbacks: Optional[List[Callable[[Any], Any]]]) -> Iterator[Optional[Logs]]:
     """Gives what passes on what the ranks log during a call; None where there is no callback.
@@ -66,10 +74,8 @@ def logs_for(callbacks: Optional[List[Callable[[Any], Any]]]) -> Iterator[Option
         return
     import ray
     from ray.util.queue import Queue
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)  # it is needed as long as we are
-    logs = Logs(Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here}), list(callbacks))
+    logs = Logs(Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here()}), list(callbacks))
     logs.start()
     try:
         yield logs
@@ -84,6 +90,7 @@ def logs_for(callbacks: Optional[List[Callable[[Any], Any]]]) -> Iterator[Option
         logs.on_error = lambda: None
         if logs.error is not None:
             logs.join()  # it may be ending this call, and must not end the next one
-        logs.queue.shutdown(force=True)
+        if ray.is_initialized():  # else the call would start another one
+            logs.queue.shutdown(force=True)
     if logs.error is not None:
         raise logs.error

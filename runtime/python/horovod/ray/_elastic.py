@@ -1,21 +1,22 @@
 """Elastic jobs of RayExecutor: each call of run() is a job of hvdrun, whose ranks come and go with Ray's nodes.
 
-An actor on each node starts the agents of the ranks there. Those of the first actors call hvdrun together, as in other
-jobs; those of later ones join it. Where an actor is lost, its agents end, and hvdrun goes on with the others.
+An actor for each rank starts its agent. Those of the first actors call hvdrun together, as in other jobs; those of later
+ones join it. Where an actor is lost, its agent ends, and hvdrun goes on with the others.
 """
 
 import dataclasses
+import math
 import pathlib
 import sys
 import tempfile
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import ray
 
 from horovod.ray import _node, _rank
-from horovod.ray._launched import END_S, LOGS_S, Launched, reason_of, words_of
+from horovod.ray._launched import END_S, LOGS_S, Launched, cannot_be_made, reason_of, words_of
 from horovod.ray._nodes import Node as RayNode
 from horovod.ray._nodes import RayHostDiscovery, alive_nodes, with_addresses
 from horovod.ray._params import ElasticParams
@@ -28,7 +29,7 @@ _WHO = "horovod.ray.RayExecutor"
 _LOOK_S = 1.0
 # What an earlier job had is free a moment after its end. Before that, fewer ranks would find room than may run.
 _FREE_S = 3.0
-# The seconds in which nothing is started where an actor was lost: least, most. It is twice as long each time.
+# The seconds in which nothing is started where an actor was lost: least, most.
 _COOLDOWN_S = (10.0, 600.0)
 
 
@@ -37,21 +38,25 @@ def _tell(text: str) -> None:
 
 
 class _Cooldown:
-    """_Cooldown says on which nodes nothing is started for a while."""
+    """_Cooldown says on which nodes nothing is started for a while: `least_s` after a first loss, twice as long after each
+    other one, `most_s` at most. The loss of a rank that had been there for longer than `most_s` counts as the first."""
 
     def __init__(self, least_s: float, most_s: float) -> None:
         self._least_s, self._most_s = least_s, most_s
-        self._times: Dict[str, Tuple[float, float]] = {}  # by node: the end of its time, and how long it was
+        self._times: Dict[str, Tuple[float, float]] = {}  # by node: the end of the last one, and how long it is
 
-    def note_loss(self, node: str, now: float) -> float:
-        """Returns for how many seconds nothing is started there."""
-        _, last_s = self._times.get(node, (0.0, self._least_s / 2))
-        length_s = min(max(2 * last_s, self._least_s), self._most_s)
-        self._times[node] = now + length_s, length_s
-        return length_s
+    def note_loss(self, node: str, lived_s: float, now: float) -> float:
+        """Returns for how many seconds nothing is started there, after the loss of what was there for `lived_s` seconds."""
+        until, length_s = self._times.get(node, (-math.inf, self._least_s / 2))
+        if now >= until:  # those that are lost together count once
+            longer_s = self._least_s if lived_s > self._most_s else max(2 * length_s, self._least_s)
+            length_s = min(longer_s, self._most_s)
+            until = now + length_s
+            self._times[node] = until, length_s
+        return until - now
 
     def is_over(self, node: str, now: float) -> bool:
-        return now >= self._times.get(node, (0.0, 0.0))[0]
+        return now >= self._times.get(node, (-math.inf, 0.0))[0]
 
 
 def _is_there(reference: Any) -> bool:
@@ -60,40 +65,24 @@ def _is_there(reference: Any) -> bool:
 
 @dataclasses.dataclass
 class _Seat:
-    """A rank of an actor."""
-
-    agent: Any = None  # a reference that is there when its agent has ended; None: it has none yet
-    result: Any = None  # a reference to what the rank returned
-    is_leaving: bool = False
-    is_over: bool = False
-
-    def stays(self) -> bool:
-        return not self.is_leaving and not self.is_over
-
-
-@dataclasses.dataclass
-class _Place:
-    """An actor, and the ranks that it is for."""
+    """An actor, and the rank that it is for. Ray has room for another one as soon as one has ended."""
 
     node: str
     address: str
     actor: Any
     started: Any  # a reference that is there when the actor is
     made_at: float
-    seats: List[_Seat]
+    agent: Any = None  # a reference that is there when its agent has ended; None: it has none yet
+    result: Any = None  # a reference to what the rank returned
     is_up: bool = False
+    is_leaving: bool = False
     is_killed: bool = False
-
-    def staying(self) -> List[_Seat]:
-        return [seat for seat in self.seats if seat.stays()]
-
-    def is_over(self) -> bool:
-        return all(seat.is_over for seat in self.seats)
 
     def kill(self) -> None:
         self.is_killed = True
         try:
-            ray.kill(self.actor)
+            if ray.is_initialized():  # else it has ended, and the call would start Ray
+                ray.kill(self.actor)
         except Exception:
             pass  # Ray is gone, and with it the actor
 
@@ -106,12 +95,14 @@ class _Job:
         self._params = adapter.params
         self._calls = ray.put(calls)
         self._logs = logs
-        self._places: List[_Place] = []
-        self._gone: List[_Place] = []  # whose agents have ended, or which were lost
+        self._begun_at = time.monotonic()
+        self._seats: List[_Seat] = []
+        self._gone: List[_Seat] = []  # whose agents have ended, or which were lost
         self._cooldown = _Cooldown(*(self._params.cooldown_range or _COOLDOWN_S))
         self._last_loss = ""
         self._launched: Optional[Launched] = None
         self._has_begun = False
+        self._has_lost_early = False  # an actor was, before the job had begun
         self._join_file: Optional[pathlib.Path] = None
 
     def run(self) -> List[bytes]:
@@ -119,20 +110,22 @@ class _Job:
         with tempfile.TemporaryDirectory(prefix="hvd-ray-") as folder:  # mode 0700
             self._join_file = pathlib.Path(folder) / "join"
             try:
-                self._gather()
-                self._launch()
-                self._follow()
-                return self._results()
+                while True:
+                    self._gather()
+                    self._launch()
+                    if self._follow():
+                        return self._results()
+                    self._start_over()
             finally:
                 if self._launched is not None and self._launched.is_alive():
                     self._launched.end(f"{_WHO}: the call was given up")
-                for place in [*self._gone, *self._places]:
-                    place.kill()
+                for seat in [*self._gone, *self._seats]:
+                    seat.kill()
 
     # ---- the actors ----
 
     def _gather(self) -> None:
-        """Waits for actors with ranks enough. TimeoutError: Ray has no room for them, or does not start them in time."""
+        """Waits for actors enough. TimeoutError: Ray has no room for them, or does not start them in time."""
         params = self._params
         begun = time.monotonic()
         while True:
@@ -140,14 +133,14 @@ class _Job:
             offered, nodes, now = self._adapter.offered(), self._adapter.nodes(), time.monotonic()
             wanted = self._capped(sum(offered.values()))
             room = sum(min(node.free, offered.get(node.address, 0)) for node in nodes)
-            if self._places or wanted <= self._seats() + room or now - begun > _FREE_S:
+            if self._seats or wanted <= room or now - begun > _FREE_S:
                 self._grow(offered, nodes, now)
-            self._look_at_places()
-            waiting = [place.started for place in self._places if not place.is_up]
-            up = sum(len(place.seats) for place in self._places if place.is_up)
+            self._look_at_seats()
+            waiting = [seat.started for seat in self._seats if not seat.is_up]
+            up = len(self._seats) - len(waiting)
             if up >= params.least and not waiting and self._are_all_alive():
                 return
-            if now - begun > params.elastic_timeout:
+            if now - self._begun_at > params.elastic_timeout:
                 last = f"; the last actor that was lost: {self._last_loss}" if self._last_loss else ""
                 raise TimeoutError(
                     f"Ray has started {up} of the {params.least} ranks that the job needs to begin after "
@@ -161,125 +154,120 @@ class _Job:
 
     def _are_all_alive(self) -> bool:
         """Looks again at actors that have waited for others."""
-        for place in list(self._places):
+        for seat in list(self._seats):
             try:
-                ray.get(place.actor.network.remote(), timeout=self._adapter.settings.timeout_s)
+                ray.get(seat.actor.network.remote(), timeout=self._adapter.settings.timeout_s)
             except Exception as error:
-                self._lose(place, reason_of(error))
-        return sum(len(place.seats) for place in self._places) >= self._params.least
+                self._let_go(seat)
+                self._note_loss(seat, error)
+        return len(self._seats) >= self._params.least
 
     def _capped(self, ranks: int) -> int:
         return min(ranks, self._params.most) if self._params.most else ranks
 
-    def _seats(self, address: Optional[str] = None) -> int:
-        return sum(len(place.staying()) for place in self._places if address in (None, place.address))
+    def _staying(self, address: Optional[str] = None) -> int:
+        """How many ranks stay, on a host or on all."""
+        return sum(not seat.is_leaving for seat in self._seats if address in (None, seat.address))
 
     def _grow(self, offered: Dict[str, int], nodes: List[RayNode], now: float) -> None:
         """Starts actors where more ranks are offered than there are."""
         for node in nodes:
-            missing = offered.get(node.address, 0) - self._seats(node.address)
-            most = self._capped(self._seats() + max(missing, 0)) - self._seats()
-            count = min(missing, most, node.free)
-            if count > 0 and self._cooldown.is_over(node.id, now):
-                self._places.append(self._place_on(node, count, now))
+            if not self._cooldown.is_over(node.id, now):
+                continue
+            missing = max(0, offered.get(node.address, 0) - self._staying(node.address))
+            missing = self._capped(self._staying() + missing) - self._staying()
+            for _ in range(min(missing, node.free)):
+                self._seats.append(self._seat_on(node, now))
 
-    def _place_on(self, node: RayNode, count: int, now: float) -> _Place:
+    def _seat_on(self, node: RayNode, now: float) -> _Seat:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         params = self._params
-        groups = {f"{kind}{number}": 1 for kind in ("agent", "rank") for number in range(count)}
-        actor = ray.remote(concurrency_groups=groups)(_node.Node).options(
-            num_cpus=count * params.cpus_per_worker,
-            num_gpus=count * params.gpus_per_worker,
+        # A call of its own thread for the agent, the rank, and for what is asked beside them.
+        actor = ray.remote(concurrency_groups={"agent": 1, "rank": 1})(_node.Node).options(
+            num_cpus=params.cpus_per_worker,
+            num_gpus=params.gpus_per_worker,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
-        ).remote(count, params.gpus_per_worker)  # fmt: skip
-        return _Place(node.id, node.address, actor, actor.network.remote(), now, [_Seat() for _ in range(count)])
+        ).remote(1, params.gpus_per_worker)  # fmt: skip
+        return _Seat(node.id, node.address, actor, actor.network.remote(), now)
 
     def _shrink(self, offered: Dict[str, int], nodes: List[RayNode]) -> None:
         """Makes ranks leave that are not offered any more, while the others are enough: those on lost nodes first, and the
         last ones of a host."""
         alive = {node.id for node in nodes}
-        for place in sorted(reversed(self._places), key=lambda each: each.node in alive):
-            for number, seat in reversed(list(enumerate(place.seats))):
-                if not seat.stays() or self._seats(place.address) <= offered.get(place.address, 0):
-                    continue
-                if seat.agent is None:  # nothing of this actor has begun
-                    place.kill()
-                    self._let_go(place)
-                    break
-                if self._running() > self._params.least:
-                    seat.is_leaving = True
-                    place.actor.leave.remote(number)
+        for seat in sorted(reversed(self._seats), key=lambda each: each.node in alive):
+            if seat.is_leaving or self._staying(seat.address) <= offered.get(seat.address, 0):
+                continue
+            if seat.agent is None:  # nothing of this actor has begun
+                seat.kill()
+                self._let_go(seat)
+            elif self._running() > self._params.least:
+                seat.is_leaving = True
+                seat.actor.leave.remote(0)
 
     def _running(self) -> int:
-        return sum(seat.agent is not None for place in self._places for seat in place.staying())
+        return sum(seat.agent is not None and not seat.is_leaving for seat in self._seats)
 
-    def _look_at_places(self) -> None:
+    def _look_at_seats(self) -> None:
         """Looks which actors have come up, and which agents have ended."""
-        for place in list(self._places):
+        for seat in list(self._seats):
+            failure: Optional[Exception] = None
             try:
-                if not place.is_up and _is_there(place.started):
-                    ray.get(place.started)
-                    place.is_up = True
-                self._look_at_seats(place)
-            except Exception as error:
-                self._lose(place, reason_of(error))
-                continue
-            patience_s = self._adapter.settings.timeout_s
-            if not place.is_up and time.monotonic() - place.made_at > patience_s:
-                place.kill()
-                self._lose(place, f"Ray has not started it after {patience_s:g} s", is_final=False)
-            elif place.is_over():
-                self._let_go(place)
-        for place in self._gone:
-            if not place.is_killed and all(seat.result is None or _is_there(seat.result) for seat in place.seats):
-                place.kill()
-
-    def _look_at_seats(self, place: _Place) -> None:
-        for seat in place.seats:
-            if seat.is_over or seat.agent is None or not _is_there(seat.agent):
-                continue
-            seat.is_over = True
-            try:
+                if not seat.is_up and _is_there(seat.started):
+                    ray.get(seat.started)
+                    seat.is_up = True
+                self._check_patience(seat)
+                if seat.agent is None or not _is_there(seat.agent):
+                    continue
                 ray.get(seat.agent)
-            except ray.exceptions.RayTaskError as error:  # the agent says why it has ended
-                if not seat.is_leaving:
-                    self._note_loss(place, reason_of(error))
+            except Exception as error:  # of the agent, which says why it has ended, or of the actor
+                failure = error
+            self._let_go(seat)
+            if not seat.is_leaving:
+                self._note_loss(seat, failure)
+        for seat in self._gone:
+            if not seat.is_killed and (seat.result is None or _is_there(seat.result)):
+                seat.kill()
 
-    def _lose(self, place: _Place, why: str, is_final: bool = True) -> None:
-        was_needed = bool(place.staying())
-        for seat in place.seats:
-            seat.is_over = True
-        self._let_go(place)
-        if was_needed:
-            self._note_loss(place, why, is_final)
+    def _check_patience(self, seat: _Seat) -> None:
+        """TimeoutError: the actor has not come up in time, and is killed."""
+        patience_s = self._adapter.settings.timeout_s
+        if not seat.is_up and time.monotonic() - seat.made_at > patience_s:
+            seat.kill()
+            raise TimeoutError(f"Ray has not started it after {patience_s:g} s")
 
-    def _let_go(self, place: _Place) -> None:
-        self._places.remove(place)
-        self._gone.append(place)
+    def _let_go(self, seat: _Seat) -> None:
+        self._seats.remove(seat)
+        self._gone.append(seat)
 
-    def _note_loss(self, place: _Place, why: str, is_final: bool = True) -> None:
-        self._last_loss = f"on {place.address}: {why}"
-        if self._launched is None:
-            if is_final and not self._places:
-                raise RuntimeError(f"{_WHO}: an actor of Ray has ended {self._last_loss}")
-        elif not self._launched.is_alive():
-            return
+    def _note_loss(self, seat: _Seat, failure: Optional[Exception]) -> None:
+        """An actor, or its agent, has ended: with `failure`, or in order though the job goes on."""
+        self._last_loss = f"on {seat.address}: {reason_of(failure) if failure is not None else 'its agent has ended'}"
+        launched = self._launched
+        if launched is None:
+            if cannot_be_made(failure) and not self._seats:
+                raise RuntimeError(f"{_WHO}: an actor of Ray cannot be made {self._last_loss}") from failure
         elif self._join_order() is None:
-            if not self._has_begun:
-                self._launched.tell(f"an actor of Ray has ended {self._last_loss}")
-            return  # the job is ending, and hvdrun knows what it has lost
-        seconds = self._cooldown.note_loss(place.node, time.monotonic())
-        _tell(f"{self._last_loss}; nothing is started there for {seconds:g} s")
+            if self._has_begun or failure is None:
+                return  # the job is ending, and hvdrun knows what it has lost
+            if launched.is_alive():
+                launched.tell(f"an actor of Ray has ended {self._last_loss}")
+            if not isinstance(failure, ray.exceptions.RayActorError):
+                return  # of the agent, which another one would meet too
+            self._has_lost_early = True
+        elif not launched.is_alive():
+            return
+        now = time.monotonic()
+        seconds = self._cooldown.note_loss(seat.node, now - seat.made_at, now)
+        _tell(f"{self._last_loss}; nothing is started there for {math.ceil(seconds)} s")
 
     # ---- the job ----
 
     def _launch(self) -> None:
-        first = list(self._places)
-        count = sum(len(place.seats) for place in first)
+        first = list(self._seats)
         cpus = str(max(1, int(self._params.cpus_per_worker)))  # as Ray has it
         launch = Launch(
-            num_proc=count,
+            num_proc=len(first),
             words=self._words(),
             environment={"OMP_NUM_THREADS": cpus, **self._adapter.environment},
             executable=None,
@@ -290,19 +278,16 @@ class _Job:
         )
 
         def start_agents(order: Order) -> None:
-            begun = 0
-            for place in first:
-                self._start(place, order, begun)
-                begun += len(place.seats)
+            for number, seat in enumerate(first):
+                self._start(seat, order, number)
 
+        self._has_lost_early = False
         self._launched = Launched(launch, self._adapter.own_settings, start_agents)
         self._launched.start()
 
-    def _start(self, place: _Place, order: Any, begun: int) -> None:
-        actor = place.actor
-        for number, seat in enumerate(place.seats):
-            seat.result = actor.serve.options(concurrency_group=f"rank{number}").remote(number, self._calls, self._logs)
-            seat.agent = actor.run_agent.options(concurrency_group=f"agent{number}").remote(number, order, begun + number)
+    def _start(self, seat: _Seat, order: Union[Order, JoinOrder], number: int) -> None:
+        seat.result = seat.actor.serve.options(concurrency_group="rank").remote(0, self._calls, self._logs)
+        seat.agent = seat.actor.run_agent.options(concurrency_group="agent").remote(0, order, number)
 
     def _words(self) -> List[str]:
         """hvdrun's options."""
@@ -315,23 +300,39 @@ class _Job:
             words += ["--reset-limit", str(params.reset_limit)]
         return words + words_of(settings, params.gpus_per_worker)
 
-    def _follow(self) -> None:
-        """Until hvdrun has ended: ranks join and leave as the discovery says."""
+    def _follow(self) -> bool:
+        """Until hvdrun has ended: ranks join and leave as the discovery says. False: an actor was lost before the job began."""
         while self._launched.is_alive():
             self._launched.join(_LOOK_S)
             self._adapter.check_wanted()
-            self._look_at_places()
+            self._look_at_seats()
             order = self._join_order()
             if order is None or not self._launched.is_alive():
                 continue
             offered, nodes = self._adapter.offered(), self._adapter.nodes()
             self._shrink(offered, nodes)
             self._grow(offered, nodes, time.monotonic())
-            for place in self._places:
-                if place.is_up and place.seats[0].agent is None:
-                    self._start(place, order, 0)
+            for seat in self._seats:
+                if seat.is_up and seat.agent is None:
+                    self._start(seat, order, 0)
         if self._launched.error is not None:
             raise self._launched.error
+        if not self._launched.outcome.code:
+            return True
+        if not self._has_begun:  # hvdrun may know of a loss before Ray does
+            agents = [seat.agent for seat in self._seats if seat.agent is not None]
+            if agents:
+                ray.wait(agents, num_returns=len(agents), timeout=END_S)
+            self._look_at_seats()
+        return not self._has_lost_early
+
+    def _start_over(self) -> None:
+        """Ends what there is of a job that has not begun."""
+        _tell("the job has not begun; its ranks are started anew")
+        for seat in [*self._gone, *self._seats]:
+            seat.kill()
+        self._gone, self._seats, self._launched = [], [], None
+        self._join_file.unlink(missing_ok=True)
 
     def _join_order(self) -> Optional[JoinOrder]:
         """What an agent needs to join the job; None: it has not begun, or is ending."""
@@ -341,7 +342,7 @@ class _Job:
 
     def _wait_for_logs(self) -> None:
         """Waits until the actors have put what the ranks logged into the queue: they are killed after this."""
-        served = [seat.result for place in [*self._gone, *self._places] for seat in place.seats if seat.result is not None]
+        served = [seat.result for seat in [*self._gone, *self._seats] if seat.result is not None]
         if self._logs is not None and served:
             ray.wait(served, num_returns=len(served), timeout=LOGS_S)
 
@@ -350,22 +351,21 @@ class _Job:
         if outcome.code:
             self._wait_for_logs()
             results_of(_WHO, [*outcome.replies, None], outcome.code, outcome.last_words, has_all=False)  # raises
-        found: List[Tuple[int, bytes]] = []
+        found: Dict[int, bytes] = {}
         lost = 0
-        for place in [*self._gone, *self._places]:
-            for seat in place.seats:
-                try:
-                    value = None if seat.result is None else ray.get(seat.result)
-                except Exception:  # of its actor; the job may have done without it
-                    lost += 1
-                else:
-                    found += [] if value is None else [value]
+        for seat in [*self._gone, *self._seats]:  # of two that were the same rank, the later one
+            try:
+                value = None if seat.result is None else ray.get(seat.result)
+            except Exception:  # of its actor; the job may have done without it
+                lost += 1
+            else:
+                found.update([] if value is None else [value])
         if len(found) < self._params.least:
             raise RuntimeError(
                 f"{_WHO}: {len(found)} of {self._params.least} ranks left a result; of {lost} the actor was lost, and others ended "
                 f"with code 0 before their function returned, as os._exit(0) does\n{outcome.last_words}"
             )
-        return [value for _, value in sorted(found)]
+        return [found[rank] for rank in sorted(found)]
 
 
 class ElasticAdapter:
@@ -403,9 +403,11 @@ class ElasticAdapter:
             self.is_over.wait(_LOOK_S)
 
     def check_wanted(self) -> None:
-        """RuntimeError after shutdown()."""
+        """RuntimeError after shutdown(), also after Ray's."""
         if self.is_over.is_set():
             raise RuntimeError(f"{_WHO}.shutdown() was called")
+        if not ray.is_initialized():  # else the next question would start another Ray
+            raise RuntimeError(f"{_WHO}: Ray was shut down during the call, and with it the ranks")
 
     def offer_text(self) -> str:
         offered = self._offered or {}

@@ -16,6 +16,8 @@ END_S = 60.0
 AGENTS_WORD_S = 2.0
 # The time in seconds for the actors to pass on what the ranks logged, when a job has failed.
 LOGS_S = 30.0
+# How many characters of Ray's words on an actor's death are told.
+_RAYS_WORDS = 300
 
 
 class Launched(threading.Thread):
@@ -70,10 +72,25 @@ def words_of(settings: Any, gpus_per_worker: int) -> List[str]:
     return words if gpus_per_worker == 1 else [*words, "--gpus", "none"]
 
 
+def cannot_be_made(failure: Optional[Exception]) -> bool:
+    """Whether the actor's class could not be loaded or made, as without this package on its node."""
+    return isinstance(failure, ray.exceptions.RayActorError) and failure.actor_init_failed
+
+
+def _reason_of_actor(error: Any) -> str:
+    """Ray's word on why an actor is dead. Its own texts name the actor in lines that begin with a tab, and then guess at
+    causes."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
+    if error.actor_init_failed:
+        return lines[-1]  # of a traceback
+    said = " ".join(lines[1:]).partition(" There are some potential root causes")[0]
+    return f"the process of the actor has died{': ' if said else ''}{said[:_RAYS_WORDS]}"
+
+
 def reason_of(error: Exception) -> str:
     """One line that says why a call of Ray failed."""
     if isinstance(error, ray.exceptions.RayTaskError):
         return str(error.cause)
     if isinstance(error, ray.exceptions.RayActorError):
-        return "the process of the actor has died"
+        return _reason_of_actor(error)
     return str(error).partition("\n")[0] or type(error).__name__

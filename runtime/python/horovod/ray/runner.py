@@ -3,11 +3,12 @@
 import atexit
 import dataclasses
 import pickle
+import threading
 import warnings
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from horovod.ray._callbacks import Logs, logs_for
+from horovod.ray._callbacks import Logs, here, logs_for
 from horovod.ray._params import ElasticParams, Params
 from horovod.ray.worker import BaseHorovodWorker as BaseHorovodWorker  # for code that imports it from here
 from horovod.runner._job import make_payload
@@ -65,7 +66,7 @@ class RayExecutor:
         max_workers: it never has more; default: as many as the nodes have room for.
         reset_limit: how often its ranks may change before it ends; default: any number of times.
         cooldown_range: least and most seconds in which nothing is started on a node where an actor or an agent was lost,
-            twice as long each time; default: 10, 600.
+            twice as long each time, and least again once a rank was there for longer than the most; default: 10, 600.
         elastic_timeout: seconds to wait for min_workers ranks.
         override_discovery: the job may use all nodes of Ray. False: those of `settings.discovery`.
         num_slots, cpus_per_slot, gpus_per_slot: older names of num_workers_per_host, cpus_per_worker, gpus_per_worker.
@@ -166,6 +167,7 @@ class RayExecutor:
         self.settings = settings
         self.adapter: Any = None
         self._is_remote = False
+        self._on_dropped: Optional[weakref.finalize] = None
 
     def start(
         self,
@@ -200,10 +202,14 @@ class RayExecutor:
         self._is_remote = ray.util.client.ray.is_connected()
         adapter_cls: Any = ElasticAdapter if self._is_elastic else Adapter
         if self._is_remote:
-            # shutdown() must reach an elastic job that runs.
-            adapter_cls = ray.remote(adapter_cls).options(max_concurrency=2 if self._is_elastic else 1).remote
+            # It needs no room, and is where the driver's connection ends; shutdown() must reach an elastic job that runs.
+            options = {"num_cpus": 0, "scheduling_strategy": here(), "max_concurrency": 2 if self._is_elastic else 1}
+            adapter_cls = ray.remote(adapter_cls).options(**options).remote
         self.adapter = adapter_cls(self.settings, self._params)
         _started.add(self)
+        if not self._is_remote:  # an actor that nobody knows is ended by Ray
+            self._on_dropped = weakref.finalize(self, _end_dropped, self.adapter)
+            self._on_dropped.atexit = False
         # Functions that were registered last are called first: this one before Ray's own.
         atexit.unregister(_shut_down)
         atexit.register(_shut_down)
@@ -261,16 +267,24 @@ class RayExecutor:
         try:
             if ray.is_initialized():  # else all actors have ended, and with them the ranks
                 self._ask("shutdown")
+        except ray.exceptions.RayActorError:
+            pass  # a Ray Client's adapter, and with it its actors
         finally:
             self._forget()
 
     def _forget(self) -> None:
         _started.discard(self)
+        if self._on_dropped is not None:
+            self._on_dropped.detach()
         self.adapter = None
 
     def _check_started(self) -> None:
+        import ray
+
         if self.adapter is None:
             raise RuntimeError("RayExecutor: there are no ranks; call start() first, and again after shutdown()")
+        if not ray.is_initialized():  # else the next call of Ray would start another one
+            raise RuntimeError("RayExecutor: Ray was shut down, and with it the ranks; call ray.init() and start() again")
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         self._check_started()
@@ -354,6 +368,14 @@ class RayExecutor:
 
 # Executors whose ranks run. Those that are left when Python ends are shut down before Ray is.
 _started: "weakref.WeakSet[RayExecutor]" = weakref.WeakSet()
+
+
+def _end_dropped(adapter: Any) -> None:
+    """Ends the ranks of an executor that nobody has any more."""
+    import ray
+
+    if ray.is_initialized():  # on a thread, since this is called in the middle of anything
+        threading.Thread(target=adapter.shutdown, name="hvd-ray-dropped", daemon=True).start()
 
 
 def _shut_down() -> None:

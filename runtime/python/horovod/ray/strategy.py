@@ -16,9 +16,13 @@ def create_placement_group(
 
     bundles = [dict(resources_per_bundle) for _ in range(num_bundles)]
     group = ray.util.placement_group(bundles, strategy=pg_strategy)
-    ready, _ = ray.wait([group.ready()], timeout=pg_timeout)
+    ready: List[Any] = []
+    try:
+        ready, _ = ray.wait([group.ready()], timeout=pg_timeout)
+    finally:  # also after Ctrl-C
+        if not ready:
+            ray.util.remove_placement_group(group)
     if not ready:
-        ray.util.remove_placement_group(group)
         nodes = sum(1 for node in ray.nodes() if node["Alive"])
         each = ", each on a node of its own" if pg_strategy == "STRICT_SPREAD" else ""
         raise TimeoutError(
