@@ -116,14 +116,14 @@ Result<int> add_cluster(ServicePlace& place, const ServiceOptions& options) {
     HVD_TRY_ASSIGN(cluster.hosts, read_hostfile(options.hostfile));
   }
   cluster.name = options.cluster;
-  HVD_TRY(place.store.add_cluster(cluster));
-  HVD_TRY_ASSIGN(const ClusterRecord record, place.store.cluster(options.cluster));
+  HVD_TRY(place.store.clusters().add(cluster));
+  HVD_TRY_ASSIGN(const ClusterRecord record, place.store.clusters().find(options.cluster));
   std::cout << table_of({record});
   return 0;
 }
 
 Result<int> show_cluster(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const ClusterRecord record, place.store.cluster(options.cluster));
+  HVD_TRY_ASSIGN(const ClusterRecord record, place.store.clusters().find(options.cluster));
   if (options.json || !options.field.empty()) {
     return print_json(json_of(record).dump(2, ' ', false, Json::error_handler_t::replace), options.field);
   }
@@ -135,7 +135,7 @@ Result<int> show_cluster(ServicePlace& place, const ServiceOptions& options) {
 }
 
 Result<int> list_clusters(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const std::vector<ClusterRecord> records, place.store.clusters());
+  HVD_TRY_ASSIGN(const std::vector<ClusterRecord> records, place.store.clusters().all());
   if (options.json) {
     Json all = Json::array();
     for (const ClusterRecord& record : records) {
@@ -148,14 +148,14 @@ Result<int> list_clusters(ServicePlace& place, const ServiceOptions& options) {
 }
 
 Result<int> drain_cluster(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const ClusterRecord record, place.store.cluster(options.cluster));
-  HVD_TRY(place.store.set_drained(record.cluster.name, options.nodes, options.verb == Verb::kClusterDrain));
+  HVD_TRY_ASSIGN(const ClusterRecord record, place.store.clusters().find(options.cluster));
+  HVD_TRY(place.store.clusters().set_drained(record.cluster.name, options.nodes, options.verb == Verb::kClusterDrain));
   place.dir.wake();
   return show_cluster(place, options);
 }
 
 Result<int> remove_cluster(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY(place.store.remove_cluster(options.cluster));
+  HVD_TRY(place.store.clusters().remove(options.cluster));
   place.dir.wake();
   return 0;
 }

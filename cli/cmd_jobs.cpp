@@ -101,7 +101,7 @@ Result<void> add_engine_jobs(ServicePlace& place, bool wants_all, std::vector<Jo
 
 // Says in lines what a waiting job waits for: its record does not know how busy its cluster is.
 Result<std::vector<std::string>> describe_waiting(ServicePlace& place, const JobRecord& job) {
-  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(job.cluster));
+  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.clusters().find(job.cluster));
   const auto count = [&cluster](auto&& is_it) {
     return static_cast<int>(std::count_if(cluster.nodes.begin(), cluster.nodes.end(), is_it));
   };
@@ -274,7 +274,7 @@ Result<int> list_nodes(ServicePlace& place, const ServiceOptions& options) {
   if (options.json) {
     return print_json(record_json(job), "nodes");
   }
-  const auto cluster = place.store.cluster(job.cluster);
+  const auto cluster = place.store.clusters().find(job.cluster);
   std::vector<std::vector<std::string>> rows;
   for (const JobNode& node : job.nodes) {
     int port = 22;
@@ -301,7 +301,7 @@ Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options) {
                                      " --nodelist=" + job.nodes.front().name + " COMMAND");
   }
   const std::string wanted = options.node.empty() ? job.nodes.front().name : options.node;
-  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(job.cluster));
+  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.clusters().find(job.cluster));
   HostList hosts;
   for (const HostSpec& host : cluster.cluster.hosts) {
     const bool is_of_job =

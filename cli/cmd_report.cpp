@@ -122,7 +122,7 @@ class ServiceJobs {
   // Returns the jobs that have not ended, and then those that have; the newest stand first in both parts.
   Result<PortalView> view() {
     PortalView view;
-    HVD_TRY_ASSIGN(view.clusters, place_.store.clusters());
+    HVD_TRY_ASSIGN(view.clusters, place_.store.clusters().all());
     HVD_TRY_ASSIGN(view.jobs, place_.store.active_jobs());
     std::reverse(view.jobs.begin(), view.jobs.end());
     HVD_TRY_ASSIGN(std::vector<JobRecord> ended, place_.store.ended_jobs(kListedEnded));

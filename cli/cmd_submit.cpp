@@ -12,6 +12,7 @@
 #include "cli/service_commands.h"
 #include "launcher/jobfile/job_file.h"
 #include "launcher/service/job_record.h"
+#include "launcher/service/scheduler.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
 
@@ -91,7 +92,7 @@ void forget(const StateDir& dir, const std::string& uuid) {
 Result<int> plan_on_cluster(const CliOptions& options) {
   HVD_TRY(check_flags(options.flags));
   HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open());
-  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(options.flags.cluster));
+  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.clusters().find(options.flags.cluster));
   HVD_TRY_ASSIGN(const CliOptions meant, on_first_nodes(options, cluster.cluster));
   return print_plan(meant);
 }
@@ -99,7 +100,7 @@ Result<int> plan_on_cluster(const CliOptions& options) {
 Result<int> submit_job(const CliOptions& options) {
   HVD_TRY(check_flags(options.flags));
   HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open());
-  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(options.flags.cluster));
+  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.clusters().find(options.flags.cluster));
   // Report everything that is wrong with the job now, not when it starts.
   HVD_TRY_ASSIGN(const CliOptions meant, on_first_nodes(options, cluster.cluster));
   const Flags& flags = meant.flags;

@@ -134,7 +134,7 @@ class SupervisedJob final : public FileJobObserver {
     flags.job_text = ticket.text;
     flags.job_uuid = record_.uuid;
     flags.job_name = record_.name;
-    HVD_TRY_ASSIGN(const ClusterRecord cluster, place_.store.cluster(record_.cluster));
+    HVD_TRY_ASSIGN(const ClusterRecord cluster, place_.store.clusters().find(record_.cluster));
     HostList hosts;
     for (const JobNode& node : record_.nodes) {
       const auto& all = cluster.cluster.hosts;

@@ -22,21 +22,6 @@ ROOTS = ["cli", "launcher", "runtime"]
 FOREIGN = {"runtime/front/tensorflow/tf_abi.h", "runtime/front/xla/ffi_abi.h", "runtime/mpi/mpi_abi.h", "runtime/nccl/nccl_abi.h"}
 MAX_METHODS = 30
 MAX_FILES = 1
-# Classes that are still larger than that, with their limits. A limit is only ever lowered.
-LARGER = {
-    "AgentCore": (33, 1),
-    "CheckRunner": (33, 1),
-    "LogMux": (36, 1),
-    "Child": (33, 1),
-    "NodeSession": (34, 1),
-    "JobStore": (35, 2),
-    "SshReach": (31, 2),
-    "hvd_ctx": (32, 1),
-    "CudaDevice": (33, 1),
-    "Device": (31, 1),
-    "FormReader": (30, 3),
-    "SshConversation": (30, 2),
-}
 
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum(?:\s+class)?)\s+((?:HVD_\w+(?:\([^)]*\))?\s+)*)([\w:]+)?([^;{}()=]*)\{")
 METHOD = re.compile(r"(~?\b\w+|\boperator\b[^(]*)\s*\(")
@@ -124,20 +109,12 @@ class Tree:
         return {key: files for key, files in sorted(self.files.items()) if len(files) > MAX_FILES and key in known}
 
     def check(self):
-        found, larger = [], set()
-        for (path, name), count in self.methods.items():
-            limit = LARGER.get(name, (MAX_METHODS, MAX_FILES))[0]
-            larger |= {name} if count > MAX_METHODS else set()
-            if count > limit:
-                found.append(f"{path}: class {name} has {count} methods; at most {limit}: which of its ideas is another class?")
-        for (folder, name), files in self.several().items():
-            limit = LARGER.get(name, (MAX_METHODS, MAX_FILES))[1]
-            larger.add(name)
-            if len(files) > limit:
-                found.append(f"{folder}: class {name} is in {len(files)} .cpp files; at most {limit}")
+        found = [f"{path}: class {name} has {count} methods; at most {MAX_METHODS}: which of its ideas is another class?"
+                 for (path, name), count in self.methods.items() if count > MAX_METHODS]
+        found += [f"{folder}: class {name} is in {len(files)} .cpp files; at most {MAX_FILES}"
+                  for (folder, name), files in self.several().items()]
         found += [f"{' and '.join(sorted(files))}: both define {name}; one needs another name" for name, files in
                   sorted(self.types.items()) if len(files) > 1]
-        found += [f"scripts/classes.py: {name} is within the limits; take it out of LARGER" for name in sorted(set(LARGER) - larger)]
         return found
 
 

@@ -40,7 +40,7 @@ EDGES = {
     # What tells a job that runs which nodes it has.
     "launcher/service/granted_nodes.h": ["launcher/offers", IO, BASE],
     "launcher/service/granted_nodes.cpp": ["launcher/offers", IO, BASE],
-    "launcher/service/job_store_jobs.cpp": ["launcher/state", BASE],
+    "launcher/service/job_store.cpp": ["launcher/state", BASE],
     "launcher/process": [IO, BASE],
     "launcher/post_mortem": ["launcher/process", BASE],
     "launcher/logs": [IO, BASE],
@@ -176,7 +176,7 @@ NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|
 GLOBALS = {
     "runtime/abi/default_context.cpp": (1, "hvd_init() and its like name no context"),
     "runtime/abi/fence.cpp": (2, "hvd_last_error() is per thread; a callback may not call back"),
-    "runtime/abi/context.cpp": (1, "a handle of an earlier job may not name an operation of a later one"),
+    "runtime/abi/operation_table.cpp": (1, "a handle of an earlier job may not name an operation of a later one"),
     "runtime/mpi/mpi_process.cpp": (1, "MPI can be initialised once in a process"),
     "runtime/base/process_mark.h": (1, "pthread_atfork takes no argument"),
     "runtime/execute_device/device_plane.cpp": (2, "what a device still uses may not be destroyed"),

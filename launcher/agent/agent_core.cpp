@@ -1,8 +1,6 @@
 #include "launcher/agent/agent_core.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +52,9 @@ AgentCore::AgentCore(EventLoop& loop, AgentOptions options, Log& log)
       guardian_(::getppid()),
       state_({options_.lost_grace, options_.signal_patience}),
       tree_(loop, options_.environment, [this](AgentMessage type, std::string_view body) { send(type, body); }),
+      answers_(loop, options_.environment,
+               {[this] { return ranks_.running(); },
+                [this](AgentMessage type, std::string_view body) { send(type, body); }}),
       ranks_(loop, {own_host_name(), options_.scratch_dir, options_.environment}, ranks_sink()) {}
 
 AgentCore::~AgentCore() = default;
@@ -81,10 +82,6 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
       loop_.stop();
     }
   };
-  sampler_ = std::make_unique<NodeSampler>(
-      loop_, options_.environment,
-      NodeSampler::Sink{[this] { return ranks_.running(); },
-                        [this](const SampleMessage& sample) { send(AgentMessage::kSample, sample.encode()); }});
   relays_ = std::make_unique<RelayHub>(loop_, options_.environment, std::move(relays));
 
   AgentSession::Sink session;
@@ -107,7 +104,7 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   ready.networks = own_networks();
   NodeGpus gpus = node_gpus(options_.environment, Deadline::after(kGpuTime));
   ready.gpu_variable = std::move(gpus.variable);
-  sampler_->set_has_gpus(!gpus.names.empty());
+  answers_.set_has_gpus(!gpus.names.empty());
   ready.gpus = std::move(gpus.names);
   ready.near = std::move(gpus.near);
   ready.seat = options_.seat;
@@ -167,20 +164,6 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       hub_->send_exchanged(done.generation, done.key, done.values);
       return {};
     }
-    case AgentMessage::kAskStacks: {
-      HVD_TRY_ASSIGN(const StacksRequest request, StacksRequest::decode(frame.body));
-      if (stacks_) {
-        stacks_->ask(request, ranks_.running());
-      }
-      return {};
-    }
-    case AgentMessage::kWatch: {
-      HVD_TRY_ASSIGN(const WatchMessage watch, WatchMessage::decode(frame.body));
-      if (sampler_ != nullptr) {
-        sampler_->watch(std::chrono::milliseconds(watch.interval_ms), watch.wants_gpus);
-      }
-      return {};
-    }
     case AgentMessage::kNotice:
       hub_->send_notice(frame.body);
       return {};
@@ -191,8 +174,8 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
     case AgentMessage::kResultCredit:
       return tree_.on_message(static_cast<AgentMessage>(frame.type), frame.body);
     default:
-      if (check_ && NodeCheck::is_question(static_cast<AgentMessage>(frame.type))) {
-        return check_->on_question(static_cast<AgentMessage>(frame.type), frame.body);
+      if (answers_.takes(static_cast<AgentMessage>(frame.type))) {
+        return answers_.on_question(static_cast<AgentMessage>(frame.type), frame.body);
       }
       return Error(Code::kProtocol,
                    "the launcher sent a message of type " + std::to_string(frame.type) + ", which is not for an agent");
@@ -204,9 +187,7 @@ Result<void> AgentCore::on_welcome(const Frame& frame) {
   hub_->admit(RankHub::Admission{welcome.token, welcome.secret, welcome.size});
   ranks_.on_credit(welcome.output_credit);
   tree_.set_job({welcome.job_id, welcome.secret});
-  check_ = make_check(welcome.secret);
-  stacks_ = std::make_unique<StackReader>(
-      loop_, options_.environment, [this](const RankStacks& stacks) { send(AgentMessage::kStacks, stacks.encode()); });
+  answers_.admit(welcome.secret);
   launcher_->on_welcome(welcome);
   return {};
 }
@@ -262,35 +243,23 @@ NodeRanks::Sink AgentCore::ranks_sink() {
   sink.send_frame = [this](AgentMessage type, std::string_view frame) { launcher_->send_frame(type, frame); };
   sink.on_began = [this](int rank) { apply(agent_event::RankBegan{rank}); };
   sink.on_finished = [this] { tell_finished(); };
-  sink.left_behind = [this] { return left_behind(); };
+  sink.is_of_others = [this](pid_t pid) { return relays_->owns(pid) || answers_.owns(pid); };
+  sink.are_others_idle = [this] { return relays_->is_idle(); };
   return sink;
-}
-
-std::unique_ptr<NodeCheck> AgentCore::make_check(const JobSecret& secret) {
-  NodeCheck::Node node;
-  node.environment = options_.environment;
-  node.secret = secret;
-  node.environment_of = [this](const StartMessage& start) {
-    return hvd::launch::environment_of(options_.environment, start, start.ranks.front());
-  };
-  node.send = [this](AgentMessage type, std::string_view body) { send(type, body); };
-  return std::make_unique<NodeCheck>(loop_, std::move(node));
 }
 
 void AgentCore::on_child_signal() {
   ranks_.reap([this](pid_t pid, const ExitStatus& status) {
     if (const auto rank = ranks_.rank_of(pid)) {
       hub_->catch_up();
-      if (sampler_ != nullptr) {
-        sampler_->tell_last(*rank, pid);
-      }
+      answers_.tell_last(*rank, pid);
       ranks_.on_exited(pid, status, state_.is_stopping());
-    } else if (sampler_ == nullptr || !sampler_->on_exited(pid, status)) {
+    } else if (!answers_.on_exited(pid, status)) {
       relays_->on_exited(pid, status);  // or a process that a rank had left behind
     }
   });
   tell_finished();
-  if (state_.is_sweeping() && is_nothing_left()) {
+  if (state_.is_sweeping() && ranks_.is_nothing_left()) {
     apply(agent_event::LeftFound{});
   }
 }
@@ -353,9 +322,9 @@ void AgentCore::act(const agent_action::Forget& action) {
 }
 
 void AgentCore::act(const agent_action::LookForLeft&) {
-  sampler_.reset();  // with what it runs, which would be taken for something that ranks have left
-  const bool is_nothing = is_nothing_left();
-  apply(agent_event::LeftFound{is_nothing, is_nothing ? std::vector<pid_t>() : left_behind(), loop_.now()});
+  answers_.stop_sampling();
+  const bool is_nothing = ranks_.is_nothing_left();
+  apply(agent_event::LeftFound{is_nothing, is_nothing ? std::vector<pid_t>() : ranks_.left_behind(), loop_.now()});
 }
 
 void AgentCore::act(const agent_action::SignalLeft& action) {
@@ -363,9 +332,7 @@ void AgentCore::act(const agent_action::SignalLeft& action) {
 }
 
 void AgentCore::act(const agent_action::LetGo&) {
-  check_.reset();
-  stacks_.reset();
-  sampler_.reset();
+  answers_.let_go();
   tree_.let_go();
   ranks_.drain();
 }
@@ -385,20 +352,6 @@ void AgentCore::act(const agent_action::Leave&) {
   } else {
     relays_->let_go();
   }
-}
-
-bool AgentCore::is_nothing_left() const {
-  if (!relays_->is_idle()) {
-    return left_behind().empty();
-  }
-  siginfo_t none{};  // the same, without reading all of /proc
-  return ::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
-}
-
-std::vector<pid_t> AgentCore::left_behind() const {
-  std::vector<pid_t> left = children_of_self();
-  std::erase_if(left, [this](pid_t pid) { return relays_->owns(pid) || (sampler_ != nullptr && sampler_->owns(pid)); });
-  return left;
 }
 
 void AgentCore::on_end_signal(int signo) {

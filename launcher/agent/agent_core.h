@@ -15,13 +15,11 @@
 
 #include "launcher/agent/agent_session.h"
 #include "launcher/agent/agent_state.h"
+#include "launcher/agent/node_answers.h"
 #include "launcher/agent/node_ranks.h"
 #include "launcher/agent/node_tree.h"
 #include "launcher/agent/rank_hub.h"
 #include "launcher/agent/relay_hub.h"
-#include "launcher/agent/stack_reader.h"
-#include "launcher/sampling/node_sampler.h"
-#include "launcher/survey/node_check.h"
 #include "launcher/wire/messages.h"
 #include "runtime/base/log.h"
 #include "runtime/io/event_loop.h"
@@ -72,7 +70,6 @@ class AgentCore {
   AgentCore(EventLoop& loop, AgentOptions options, Log& log);
   Result<void> open_session(AgentConnection connection);
   [[nodiscard]] NodeRanks::Sink ranks_sink();
-  [[nodiscard]] std::unique_ptr<NodeCheck> make_check(const JobSecret& secret);
   void send(AgentMessage type, std::string_view body = {}) { launcher_->send(type, body); }
   Result<void> on_frame(const Frame& frame);
   Result<void> on_welcome(const Frame& frame);
@@ -93,9 +90,6 @@ class AgentCore {
   void act(const agent_action::TellRanks& action);
   void act(const agent_action::Leave& action);
   void tell_finished();
-  // What the ranks have left: children, but for the commands that lead to other nodes.
-  [[nodiscard]] std::vector<pid_t> left_behind() const;
-  [[nodiscard]] bool is_nothing_left() const;
 
   // constant after construction
   EventLoop& loop_;
@@ -107,11 +101,9 @@ class AgentCore {
   std::unique_ptr<AgentSession> launcher_;
   std::unique_ptr<RankHub> hub_;
   std::unique_ptr<RelayHub> relays_;
-  std::unique_ptr<NodeCheck> check_;     // from Welcome on
-  std::unique_ptr<StackReader> stacks_;  // likewise
   NodeTree tree_;
-  std::unique_ptr<NodeSampler> sampler_;  // null once the ranks have ended
-  NodeRanks ranks_;                       // ended before what they speak to
+  NodeAnswers answers_;
+  NodeRanks ranks_;  // ended before what they speak to
   Fd reserved_port_;
   std::optional<ByeMessage> bye_;
   std::string why_over_;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -179,9 +180,23 @@ void NodeRanks::end_orphans_of(const RankProcess& process) const {
     return;
   }
   // A rank leads its process group, and what it leaves comes to this process as to a subreaper.
-  std::vector<pid_t> orphans = sink_.left_behind();
+  std::vector<pid_t> orphans = left_behind();
   std::erase_if(orphans, [&process](pid_t pid) { return ::getpgid(pid) != process.pid(); });
   signal_children(orphans, SIGKILL);
+}
+
+std::vector<pid_t> NodeRanks::left_behind() const {
+  std::vector<pid_t> left = children_of_self();
+  std::erase_if(left, [this](pid_t pid) { return sink_.is_of_others(pid); });
+  return left;
+}
+
+bool NodeRanks::is_nothing_left() const {
+  if (!sink_.are_others_idle()) {
+    return left_behind().empty();
+  }
+  siginfo_t none{};  // the same, without reading all of /proc
+  return ::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
 }
 
 void NodeRanks::signal(int signo, const std::vector<std::int32_t>& spared) const {

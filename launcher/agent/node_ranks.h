@@ -1,6 +1,6 @@
 // NodeRanks holds the ranks of this node as processes: it starts them, passes their output on as far as there is
-// credit, and feeds those that read standard input. When a rank is to be stopped or started again is decided elsewhere
-// (AgentState).
+// credit, feeds those that read standard input, and knows what they have left behind. When a rank is to be stopped or
+// started again is decided elsewhere (AgentState).
 //
 // Thread: loop only; a rank that dies with its parent thread dies with the agent.
 #pragma once
@@ -31,8 +31,10 @@ class NodeRanks {
     std::function<void(int rank)> on_began;
     // A rank has ended and nothing more comes from its pipes. Called from the loop, never from inside a call.
     std::function<void()> on_finished;
-    // The processes that ranks have left behind.
-    std::function<std::vector<pid_t>()> left_behind;
+    // Says whether this child of the agent belongs to another part of it, and was not left behind by a rank.
+    std::function<bool(pid_t)> is_of_others;
+    // Says that there is no such child once the ranks have ended.
+    std::function<bool()> are_others_idle;
   };
 
   struct Node {
@@ -64,6 +66,10 @@ class NodeRanks {
   void on_exited(pid_t pid, ExitStatus status, bool is_stopping);
   // Calls `tell(rank, has_failed)` for each that has ended and of which nothing more will come.
   void each_finished(const std::function<void(int rank, bool has_failed)>& tell) const;
+  // Returns what ranks have left behind: the children of the agent, but for those of its other parts.
+  [[nodiscard]] std::vector<pid_t> left_behind() const;
+  // Says whether ranks that have ended have left nothing behind.
+  [[nodiscard]] bool is_nothing_left() const;
   // The launcher takes so much more of their output.
   void on_credit(std::uint64_t bytes);
   // Nobody takes their output any more: it is read and dropped, since a full pipe would keep a rank from ending.

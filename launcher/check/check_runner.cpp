@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <time.h>
-
 #include "launcher/run/start_plan.h"
 #include "runtime/rendezvous/handshake.h"
 
@@ -11,10 +9,6 @@ namespace hvd::launch {
 namespace {
 
 constexpr auto kHeartbeat = std::chrono::seconds(10);  // the same as in a job
-// The clock is asked this often; the answer with the shortest round trip counts (clock_offset.h).
-constexpr std::size_t kClockQuestions = 5;
-// A survey runs Python and nvidia-smi and looks at file systems, for this long unless --start-timeout is shorter.
-constexpr Duration kSurveyTime = std::chrono::seconds(30);
 // One direction of a link gets this long for the connection, round trips, and a fraction of a second of data; longer
 // where --start-timeout is.
 constexpr Duration kLinkTime = std::chrono::seconds(5);
@@ -26,23 +20,8 @@ Duration link_time(Duration start_timeout) {
   return std::min(std::max(kLinkTime, start_timeout / kLinkShare), start_timeout);
 }
 
-std::int64_t unix_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
-
 std::uint32_t milliseconds(Duration duration) {
   return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
-}
-
-// Returns the programs of which a host must have one. One that --sync brings is not there yet.
-std::vector<std::string> programs_of(const std::vector<std::string>& argv, bool is_brought) {
-  if (argv.empty()) {
-    return {"python", "python3"};
-  }
-  const bool comes_along = is_brought && !argv.front().starts_with('/') && argv.front().find('/') != std::string::npos;
-  return comes_along ? std::vector<std::string>() : std::vector{argv.front()};
 }
 
 }  // namespace
@@ -55,7 +34,6 @@ CheckRunner::CheckRunner(EventLoop& loop, const JobSpec& spec, const Placement& 
       transports_(transports),
       sink_(std::move(sink)),
       log_(log),
-      questions_(placement.nodes.size()),
       began_(loop.now()) {
   result_.wants_mpirun = wants_mpirun;
   result_.names_program = !spec.argv.empty();
@@ -64,6 +42,12 @@ CheckRunner::CheckRunner(EventLoop& loop, const JobSpec& spec, const Placement& 
     checked.plan = plan;
     checked.transport = transport_name(choose_transport(spec, plan.host));
     result_.hosts.push_back(std::move(checked));
+  }
+  for (CheckedHost& checked : result_.hosts) {
+    const auto node = static_cast<std::size_t>(checked.plan.index);
+    checks_.emplace_back(spec, wants_mpirun, checked, [this, node](AgentMessage type, const std::string& body) {
+      sessions_[node]->send(type, body);
+    });
   }
 }
 
@@ -111,72 +95,26 @@ void CheckRunner::on_ready(int node, const ReadyMessage& ready) {
     session.watch_connection(kHeartbeat, Duration::zero(), "");
   }
   session.send(AgentMessage::kWelcome, welcome.encode());
-  ask_clock(node);
+  checks_[static_cast<std::size_t>(node)].begin();
   show_status();
 }
 
-void CheckRunner::ask_clock(int node) {
-  Questions& questions = questions_[static_cast<std::size_t>(node)];
-  questions.clock_sent_ns = unix_ns();
-  sessions_[static_cast<std::size_t>(node)]->send(AgentMessage::kAskClock,
-                                                  number_body(static_cast<std::int32_t>(questions.clock.size())));
-}
-
-// Called after the clock questions: the work for the survey would delay their answers.
-void CheckRunner::ask_survey(int node) {
-  SurveyRequest request;
-  add_environment(spec_, host(node).opened.is_local, request.start);
-  const bool is_brought = !spec_.sync_dir.empty() && !host(node).opened.is_local;
-  request.start.cwd = is_brought ? "" : spec_.cwd;
-  request.start.argv = result_.names_program ? spec_.argv : std::vector<std::string>{"python"};
-  request.programs = programs_of(spec_.argv, is_brought);
-  request.start.ranks.push_back(StartMessage::Rank{host(node).plan.ranks.front().rank, {}, {}});
-  request.wants_mpirun = result_.wants_mpirun;
-  request.patience_ms = milliseconds(std::min(kSurveyTime, spec_.start_timeout / 2));
-  sessions_[static_cast<std::size_t>(node)]->send(AgentMessage::kAskSurvey, request.encode());
-}
-
 Result<void> CheckRunner::on_answer(int node, AgentMessage type, const std::string& body) {
+  HostCheck& check = checks_[static_cast<std::size_t>(node)];
   if (type == AgentMessage::kClock) {
-    return on_clock(node, body);
+    return check.on_answer(type, body);  // more are to come, so nothing is settled by it
   }
-  if (type == AgentMessage::kSystem) {
-    HVD_TRY_ASSIGN(host(node).system, SystemSurvey::decode(body));
-  } else if (type == AgentMessage::kSoftware) {
-    HVD_TRY_ASSIGN(host(node).software, SoftwareSurvey::decode(body));
-  } else if (type == AgentMessage::kListening && links_) {
+  if (type == AgentMessage::kListening && links_) {
     HVD_TRY_ASSIGN(const ListeningMessage listening, ListeningMessage::decode(body));
     links_->on_listening(node, listening);
   } else if (type == AgentMessage::kProbed && links_) {
     HVD_TRY_ASSIGN(const ProbeResult probed, ProbeResult::decode(body));
     links_->on_probed(node, probed);
   } else {
-    return Error(Code::kProtocol, "its agent answered what it was not asked");
+    HVD_TRY(check.on_answer(type, body));
   }
   go_on_if_settled();
   return {};
-}
-
-Result<void> CheckRunner::on_clock(int node, const std::string& body) {
-  const std::int64_t now = unix_ns();
-  HVD_TRY_ASSIGN(const ClockMessage clock, ClockMessage::decode(body));
-  Questions& questions = questions_[static_cast<std::size_t>(node)];
-  if (clock.number != questions.clock.size() || host(node).clock) {
-    return Error(Code::kProtocol, "its agent answered what it was not asked");
-  }
-  questions.clock.push_back(ClockSample{questions.clock_sent_ns, clock.unix_ns, now});
-  if (questions.clock.size() < kClockQuestions) {
-    ask_clock(node);
-    return {};
-  }
-  host(node).clock = clock_offset(questions.clock);
-  ask_survey(node);
-  return {};
-}
-
-bool CheckRunner::is_settled(int node) const {
-  const CheckedHost& checked = host(node);
-  return checked.error || (checked.clock && checked.system && checked.software);
 }
 
 void CheckRunner::go_on_if_settled() {
@@ -184,12 +122,9 @@ void CheckRunner::go_on_if_settled() {
   if (!is_asking_) {
     return;
   }
-  for (const NodePlan& plan : placement_.nodes) {
-    if (!is_settled(plan.index)) {
-      return;
-    }
+  if (std::all_of(checks_.begin(), checks_.end(), [](const HostCheck& check) { return check.is_settled(); })) {
+    measure_links();
   }
-  measure_links();
 }
 
 void CheckRunner::on_reach_timeout() {
@@ -197,7 +132,7 @@ void CheckRunner::on_reach_timeout() {
   for (const NodePlan& plan : placement_.nodes) {
     CheckedHost& checked = host(plan.index);
     if (!checked.error && !checked.ready) {
-      const std::string& step = questions_[static_cast<std::size_t>(plan.index)].last_step;
+      const std::string& step = checks_[static_cast<std::size_t>(plan.index)].last_step();
       checked.error =
           Error(Code::kTimeout, "no answer within --start-timeout" + (step.empty() ? "" : " (last: " + step + ")") +
                                     "; is it up? try: ssh " + plan.host.name + " true");
@@ -288,7 +223,7 @@ void CheckRunner::on_lost(int node, const Error& why) {
 
 void CheckRunner::on_progress(int node, const std::string& what) {
   log_.write(LogLevel::kDebug, host(node).name() + ": " + what);
-  questions_[static_cast<std::size_t>(node)].last_step = what;
+  checks_[static_cast<std::size_t>(node)].on_progress(what);
   show_status();
 }
 
@@ -325,10 +260,11 @@ void CheckRunner::show_status() {
   std::size_t settled = 0;
   std::string waiting;
   for (const NodePlan& plan : placement_.nodes) {
-    if (is_settled(plan.index)) {
+    const HostCheck& check = checks_[static_cast<std::size_t>(plan.index)];
+    if (check.is_settled()) {
       ++settled;
     } else if (waiting.empty()) {
-      const std::string& step = questions_[static_cast<std::size_t>(plan.index)].last_step;
+      const std::string& step = check.last_step();
       waiting = "; waiting for " + plan.host.name +
                 (host(plan.index).ready ? " (it is being asked)"
                  : step.empty()         ? ""

@@ -1,5 +1,6 @@
-// CheckRunner carries out one check: it reaches all hosts, questions their agents, and has them measure the links
-// between them. A failure on one host is recorded and does not keep the others from being checked. Starts no rank.
+// CheckRunner carries out one check: it reaches all hosts, questions their agents (HostCheck), and has them measure the
+// links between them (LinkCheck). A failure on one host is recorded and does not keep the others from being checked.
+// Starts no rank.
 //
 // Every wait ends: hosts are reached and questioned within --start-timeout, and links measured within as much again.
 // Thread: the one that calls run(); it becomes the loop's.
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "launcher/check/check_result.h"
+#include "launcher/check/host_check.h"
 #include "launcher/check/link_check.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/run/job_runner.h"
@@ -42,13 +44,6 @@ class CheckRunner final : private SessionSink {
   void on_signal(int signo);
 
  private:
-  // Questions is the state of a host's questions while the check runs; the answers go to CheckedHost.
-  struct Questions {
-    std::vector<ClockSample> clock;
-    std::int64_t clock_sent_ns = 0;
-    std::string last_step;  // "pushing the agent (1.9 MB)"
-  };
-
   void on_ready(int node, const ReadyMessage& ready) override;
   void on_progress(int node, const std::string& what) override;
   void on_notice(int node, const std::string& what) override;
@@ -72,10 +67,6 @@ class CheckRunner final : private SessionSink {
   }
 
   void open_sessions();
-  void ask_clock(int node);
-  void ask_survey(int node);
-  Result<void> on_clock(int node, const std::string& body);
-  [[nodiscard]] bool is_settled(int node) const;
   void go_on_if_settled();
   void on_reach_timeout();
   void measure_links();
@@ -83,7 +74,6 @@ class CheckRunner final : private SessionSink {
   void stop_if_closed();
   void show_status();
   CheckedHost& host(int node) { return result_.hosts[static_cast<std::size_t>(node)]; }
-  [[nodiscard]] const CheckedHost& host(int node) const { return result_.hosts[static_cast<std::size_t>(node)]; }
 
   // constant after construction
   EventLoop& loop_;
@@ -94,7 +84,7 @@ class CheckRunner final : private SessionSink {
   Log& log_;
   // loop only
   CheckResult result_;
-  std::vector<Questions> questions_;
+  std::vector<HostCheck> checks_;  // one for each host
   std::vector<std::unique_ptr<NodeSession>> sessions_;
   std::unique_ptr<LinkCheck> links_;
   JobSecret secret_{};

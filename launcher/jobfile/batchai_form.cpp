@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "launcher/jobfile/form_reader.h"
 
@@ -28,28 +29,45 @@ std::string path_of_language(const std::string& language) {
                                                               : "pythonScriptFilePath";
 }
 
-}  // namespace
+// BatchAiForm reads one job file in Azure Batch AI's form.
+class BatchAiForm {
+ public:
+  BatchAiForm(const DocValue& properties, FormReader& reader) : properties_(properties), reader_(reader) {}
 
-Result<Tool> FormReader::read_tool(const DocValue& job) {
+  Result<JobFile> read();
+
+ private:
+  Result<Tool> read_tool() const;
+  Result<void> read_mounts(const DocValue& volumes);
+  Result<void> read_directories();
+  Result<void> read_container(const DocValue& container);
+  Result<void> read_variables(const DocValue& list, bool is_secret);
+
+  const DocValue& properties_;
+  FormReader& reader_;
+  JobFile job_;
+};
+
+Result<Tool> BatchAiForm::read_tool() const {
   const DocValue* settings = nullptr;
   Tool tool;
-  for (std::size_t i = 0; i < job.keys.size(); ++i) {
+  for (std::size_t i = 0; i < properties_.keys.size(); ++i) {
     const auto found = std::find_if(kToolKeys.begin(), kToolKeys.end(),
-                                    [&](const ToolKey& tool_key) { return job.keys[i] == tool_key.key; });
-    if (found == kToolKeys.end() || job.items[i].kind == DocValue::Kind::kNull) {
+                                    [&](const ToolKey& tool_key) { return properties_.keys[i] == tool_key.key; });
+    if (found == kToolKeys.end() || properties_.items[i].kind == DocValue::Kind::kNull) {
       continue;
     }
     if (settings != nullptr) {
-      return refuse(job.key_at[i], "'" + job.keys[i] + "' is a second toolkit; a job has one");
+      return reader_.refuse(properties_.key_at[i], "'" + properties_.keys[i] + "' is a second toolkit; a job has one");
     }
-    settings = &job.items[i];
+    settings = &properties_.items[i];
     tool.kind = found->kind;
-    tool.at = job.key_at[i];
+    tool.at = properties_.key_at[i];
   }
   if (settings == nullptr) {
-    return refuse(job.at,
-                  "no toolkit, which says what to start; as in \"horovodSettings\": {\"pythonScriptFilePath\": "
-                  "\"train.py\"}");
+    return reader_.refuse(properties_.at,
+                          "no toolkit, which says what to start; as in \"horovodSettings\": {\"pythonScriptFilePath\": "
+                          "\"train.py\"}");
   }
   tool.command_line = text_of(*settings, "commandLine");
   tool.script = text_of(*settings, "pythonScriptFilePath");
@@ -64,18 +82,19 @@ Result<Tool> FormReader::read_tool(const DocValue& job) {
   tool.server_count = number_of(*settings, "parameterServerCount");
   const std::string language = text_of(*settings, "languageType");
   if (const std::string path = path_of_language(language); !path.empty() && text_of(*settings, path.c_str()).empty()) {
-    return refuse(tool.at, "languageType is " + shown_text(language) + ", whose programs are named by " + path);
+    return reader_.refuse(tool.at, "languageType is " + shown_text(language) + ", whose programs are named by " + path);
   }
   const bool takes_script = tool.kind == Toolkit::kCntk || tool.kind == Toolkit::kCaffe;
   if (takes_script && tool.script.empty() == tool.config_file.empty()) {
-    return refuse(tool.at, tool.script.empty() ? "neither pythonScriptFilePath nor configFilePath is given"
-                                               : "pythonScriptFilePath and configFilePath are both given; one is run");
+    return reader_.refuse(tool.at, tool.script.empty()
+                                       ? "neither pythonScriptFilePath nor configFilePath is given"
+                                       : "pythonScriptFilePath and configFilePath are both given; one is run");
   }
-  HVD_TRY(check_starts_something(tool));
+  HVD_TRY(reader_.check_starts_something(tool));
   return tool;
 }
 
-Result<void> FormReader::read_mounts(const DocValue& volumes, JobFile& job) {
+Result<void> BatchAiForm::read_mounts(const DocValue& volumes) {
   struct Kind {
     const char* key;
     const char* source;
@@ -94,56 +113,56 @@ Result<void> FormReader::read_mounts(const DocValue& volumes, JobFile& job) {
       mount.at = entry.find("relativeMountPath")->at;
       if (const DocValue* credentials = entry.find("credentials"); credentials != nullptr) {
         mount.key = text_of(*credentials, "accountKey");
-        job.hidden.push_back(mount.key);
+        job_.hidden.push_back(mount.key);
       }
-      HVD_TRY(add_mount(std::move(mount), job));
+      HVD_TRY(reader_.add_mount(std::move(mount), job_));
     }
   }
   return {};
 }
 
-Result<void> FormReader::read_directories(const DocValue& properties, JobFile& job) {
+Result<void> BatchAiForm::read_directories() {
   const auto check_id = [this](const DocValue& entry) -> Result<std::string> {
     const DocValue& id = *entry.find("id");
     const std::string name = "AZ_" + id.text;
     if (id.text.empty() || !is_variable_name(name)) {
-      return refuse(id.at,
-                    "'" + shown_text(id.text) +
-                        "' cannot be the id of a directory: it is a part of a variable's name (letters, digits, _)");
+      return reader_.refuse(
+          id.at, "'" + shown_text(id.text) +
+                     "' cannot be the id of a directory: it is a part of a variable's name (letters, digits, _)");
     }
     return id.text;
   };
-  if (const DocValue* inputs = properties.find("inputDirectories"); inputs != nullptr) {
+  if (const DocValue* inputs = properties_.find("inputDirectories"); inputs != nullptr) {
     for (const DocValue& entry : inputs->items) {
       HVD_TRY_ASSIGN(const std::string id, check_id(entry));
       const auto is_same = [&id](const NamedPath& other) { return other.id == id; };
-      if (std::any_of(job.inputs.begin(), job.inputs.end(), is_same)) {
-        return refuse(entry.at, "the input directory " + id + " is given twice");
+      if (std::any_of(job_.inputs.begin(), job_.inputs.end(), is_same)) {
+        return reader_.refuse(entry.at, "the input directory " + id + " is given twice");
       }
-      job.inputs.push_back({id, text_of(entry, "path"), entry.at});
+      job_.inputs.push_back({id, text_of(entry, "path"), entry.at});
     }
   }
-  if (const DocValue* outputs = properties.find("outputDirectories"); outputs != nullptr) {
+  if (const DocValue* outputs = properties_.find("outputDirectories"); outputs != nullptr) {
     for (const DocValue& entry : outputs->items) {
       OutputDirectory directory;
       HVD_TRY_ASSIGN(directory.id, check_id(entry));
       const auto is_same = [&directory](const OutputDirectory& other) { return other.id == directory.id; };
-      if (std::any_of(job.outputs.begin(), job.outputs.end(), is_same)) {
-        return refuse(entry.at, "the output directory " + directory.id + " is given twice");
+      if (std::any_of(job_.outputs.begin(), job_.outputs.end(), is_same)) {
+        return reader_.refuse(entry.at, "the output directory " + directory.id + " is given twice");
       }
-      HVD_TRY_ASSIGN(directory.prefix, written_path(*entry.find("pathPrefix"), "pathPrefix"));
+      HVD_TRY_ASSIGN(directory.prefix, reader_.written_path(*entry.find("pathPrefix"), "pathPrefix"));
       if (const DocValue* suffix = entry.find("pathSuffix"); suffix != nullptr && !suffix->text.empty()) {
-        HVD_TRY_ASSIGN(directory.suffix, written_path(*suffix, "pathSuffix"));
+        HVD_TRY_ASSIGN(directory.suffix, reader_.written_path(*suffix, "pathSuffix"));
       }
       directory.is_new = text_of(entry, "createNew") != "false";
       directory.at = entry.at;
-      job.outputs.push_back(std::move(directory));
+      job_.outputs.push_back(std::move(directory));
     }
   }
   return {};
 }
 
-Result<void> FormReader::read_container(const DocValue& container, JobFile& job) {
+Result<void> BatchAiForm::read_container(const DocValue& container) {
   ContainerImage image;
   image.shm_size = text_of(container, "shmSize");
   const DocValue* registry = container.find("imageSourceRegistry");
@@ -153,18 +172,19 @@ Result<void> FormReader::read_container(const DocValue& container, JobFile& job)
   image.image = text_of(*registry, "image");
   image.registry = text_of(*registry, "serverUrl");
   if (!is_image_name(image.image)) {
-    return refuse(registry->find("image")->at, "'" + shown_text(image.image) + "' cannot be the name of an image");
+    return reader_.refuse(registry->find("image")->at,
+                          "'" + shown_text(image.image) + "' cannot be the name of an image");
   }
   if (const DocValue* credentials = registry->find("credentials"); credentials != nullptr) {
     image.user = text_of(*credentials, "username");
     image.password = text_of(*credentials, "password");
-    job.hidden.push_back(image.password);
+    job_.hidden.push_back(image.password);
   }
-  job.container = std::move(image);
+  job_.container = std::move(image);
   return {};
 }
 
-Result<void> FormReader::read_variables(const DocValue& list, bool is_secret, JobFile& job) {
+Result<void> BatchAiForm::read_variables(const DocValue& list, bool is_secret) {
   for (const DocValue& entry : list.items) {
     JobVariable variable;
     variable.name = text_of(entry, "name");
@@ -174,62 +194,66 @@ Result<void> FormReader::read_variables(const DocValue& list, bool is_secret, Jo
     } else if (!is_secret) {
       variable.value = "";  // the service's meaning in 2017
     }
-    HVD_TRY(add_variable(std::move(variable), is_secret, job));
+    HVD_TRY(reader_.add_variable(std::move(variable), is_secret, job_));
   }
   return {};
 }
 
-Result<JobFile> FormReader::read_batchai(const DocValue& root) {
-  const DocValue& properties = *root.find("properties");
-  JobFile job;
-  job.node_count = number_of(properties, "nodeCount").value_or(1);
-  job.node_count_at = properties.find("nodeCount")->at;
-  HVD_TRY_ASSIGN(job.tool, read_tool(properties));
-  HVD_TRY(read_elastic(properties, job));
-  const DocValue& prefix = *properties.find("stdOutErrPathPrefix");
-  job.output_at = prefix.at;
-  HVD_TRY_ASSIGN(job.output_prefix, written_path(prefix, "stdOutErrPathPrefix"));
-  if (const DocValue* volumes = properties.find("mountVolumes"); volumes != nullptr) {
-    HVD_TRY(read_mounts(*volumes, job));
+Result<JobFile> BatchAiForm::read() {
+  job_.node_count = number_of(properties_, "nodeCount").value_or(1);
+  job_.node_count_at = properties_.find("nodeCount")->at;
+  HVD_TRY_ASSIGN(job_.tool, read_tool());
+  HVD_TRY(reader_.read_elastic(properties_, job_));
+  const DocValue& prefix = *properties_.find("stdOutErrPathPrefix");
+  job_.output_at = prefix.at;
+  HVD_TRY_ASSIGN(job_.output_prefix, reader_.written_path(prefix, "stdOutErrPathPrefix"));
+  if (const DocValue* volumes = properties_.find("mountVolumes"); volumes != nullptr) {
+    HVD_TRY(read_mounts(*volumes));
   }
-  add_named_mounts(properties, job);
-  HVD_TRY(read_directories(properties, job));
-  if (const DocValue* container = properties.find("containerSettings"); container != nullptr) {
-    HVD_TRY(read_container(*container, job));
+  reader_.add_named_mounts(properties_, job_);
+  HVD_TRY(read_directories());
+  if (const DocValue* container = properties_.find("containerSettings"); container != nullptr) {
+    HVD_TRY(read_container(*container));
   }
-  if (const DocValue* preparation = properties.find("jobPreparation"); preparation != nullptr) {
-    job.preparation = text_of(*preparation, "commandLine");
+  if (const DocValue* preparation = properties_.find("jobPreparation"); preparation != nullptr) {
+    job_.preparation = text_of(*preparation, "commandLine");
   }
-  if (const DocValue* variables = properties.find("environmentVariables"); variables != nullptr) {
-    HVD_TRY(read_variables(*variables, false, job));
+  if (const DocValue* variables = properties_.find("environmentVariables"); variables != nullptr) {
+    HVD_TRY(read_variables(*variables, false));
   }
-  if (const DocValue* secrets = properties.find("secrets"); secrets != nullptr) {
-    HVD_TRY(read_variables(*secrets, true, job));
+  if (const DocValue* secrets = properties_.find("secrets"); secrets != nullptr) {
+    HVD_TRY(read_variables(*secrets, true));
   }
-  const DocValue* constraints = properties.find("constraints");
+  const DocValue* constraints = properties_.find("constraints");
   const DocValue* longest = constraints == nullptr ? nullptr : constraints->find("maxWallClockTime");
   if (longest != nullptr) {
     const auto parsed = parse_job_duration(longest->text);
     if (!parsed) {
-      return refuse(longest->at,
-                    "maxWallClockTime: expected a duration, as in P7D or 7.00:00:00, found " + longest->described());
+      return reader_.refuse(
+          longest->at, "maxWallClockTime: expected a duration, as in P7D or 7.00:00:00, found " + longest->described());
     }
-    job.timeout = *parsed;
+    job_.timeout = *parsed;
   }
-  if (const std::string experiment = text_of(properties, "experimentName"); is_job_name(experiment)) {
-    job.experiment = experiment;
+  if (const std::string experiment = text_of(properties_, "experimentName"); is_job_name(experiment)) {
+    job_.experiment = experiment;
   }
-  if (const std::string priority = text_of(properties, "schedulingPriority"); !priority.empty()) {
-    job.priority = priority;
-  } else if (const DocValue* number = properties.find("priority"); number != nullptr) {
-    job.priority = number->text;  // the form of 2017
+  if (const std::string priority = text_of(properties_, "schedulingPriority"); !priority.empty()) {
+    job_.priority = priority;
+  } else if (const DocValue* number = properties_.find("priority"); number != nullptr) {
+    job_.priority = number->text;  // the form of 2017
   }
   for (const char* key : {"cluster", "location"}) {
-    if (const DocValue* value = properties.find(key); value != nullptr) {
-      note(value->at, std::string("'") + key + "' has no effect: hosts are what -H or --hostfile say");
+    if (const DocValue* value = properties_.find(key); value != nullptr) {
+      reader_.note(value->at, std::string("'") + key + "' has no effect: hosts are what -H or --hostfile say");
     }
   }
-  return job;
+  return std::move(job_);
+}
+
+}  // namespace
+
+Result<JobFile> read_batchai(const DocValue& root, FormReader& reader) {
+  return BatchAiForm(*root.find("properties"), reader).read();
 }
 
 }  // namespace hvd::launch

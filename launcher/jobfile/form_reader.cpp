@@ -143,7 +143,7 @@ Result<std::string> FormReader::inherited(const std::string& name, Position at, 
   return refuse(at, std::string(why) + "; give it in the environment, as in " + name + "=... hvdrun ...");
 }
 
-Result<void> FormReader::add_variable(JobVariable variable, bool is_secret, JobFile& job) {
+Result<void> FormReader::add_variable(JobVariable variable, bool is_secret, JobFile& job) const {
   auto& list = is_secret ? job.secrets : job.variables;
   if (!is_variable_name(variable.name)) {
     return refuse(variable.at,
@@ -166,7 +166,7 @@ Result<void> FormReader::add_variable(JobVariable variable, bool is_secret, JobF
   return {};
 }
 
-Result<void> FormReader::add_mount(Mount mount, JobFile& job) {
+Result<void> FormReader::add_mount(Mount mount, JobFile& job) const {
   if (!is_inner_path(mount.name)) {
     return refuse(mount.at, "'" + shown_text(mount.name) +
                                 "' cannot be where something is mounted; expected a path below the mount root, without "
@@ -271,7 +271,7 @@ Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& f
     return with_notices(checked.error(), unknown);
   }
   FormReader reader(file, options, loaded.notices);
-  auto job = is_batchai ? reader.read_batchai(root) : reader.read_native(root);
+  auto job = is_batchai ? read_batchai(root, reader) : read_native(root, reader);
   if (!job.ok()) {
     return with_notices(job.error(), unknown);
   }

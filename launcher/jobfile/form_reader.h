@@ -1,5 +1,5 @@
-// FormReader holds what the readers of both file forms need: the values of a checked document, and errors with their
-// position.
+// FormReader reads what both forms of job file have: variables, mounts, paths and limits of elastic jobs, by the same
+// rules and with the same errors. What only one form has, its own keys, is read in batchai_form.cpp or native_form.cpp.
 #pragma once
 
 #include <cstdlib>
@@ -14,36 +14,32 @@ class FormReader {
   FormReader(const std::string& file, const JobFileOptions& options, Notices& notices)
       : file_(file), options_(options), notices_(notices) {}
 
-  // The document has passed check() with the form's schema, so every value has the right type.
-  Result<JobFile> read_batchai(const DocValue& root);
-  Result<JobFile> read_native(const DocValue& root);
-
- private:
-  Result<Tool> read_tool(const DocValue& job);
-  Result<void> read_mounts(const DocValue& volumes, JobFile& job);
-  Result<void> read_directories(const DocValue& properties, JobFile& job);
-  Result<void> read_container(const DocValue& container, JobFile& job);
-  Result<void> read_variables(const DocValue& list, bool is_secret, JobFile& job);
-  Result<void> read_native_variables(const DocValue& map, bool is_secret, JobFile& job);
-  Result<Tool> read_native_tool(const DocValue& root);
-
-  // These check values in both forms.
+  // Reads minNodes and maxNodes; the tool and nodeCount are read before them.
   Result<void> read_elastic(const DocValue& map, JobFile& job) const;
-  Result<void> add_variable(JobVariable variable, bool is_secret, JobFile& job);
-  Result<void> add_mount(Mount mount, JobFile& job);
+  // Adds a variable or a secret. One without a value has that of hvdrun's environment.
+  Result<void> add_variable(JobVariable variable, bool is_secret, JobFile& job) const;
+  Result<void> add_mount(Mount mount, JobFile& job) const;
+  // Adds the mounts that are only named, somewhere in this value.
+  void add_named_mounts(const DocValue& value, JobFile& job) const;
   Result<std::string> written_path(const DocValue& value, const char* what) const;
   // Refuses a script or command that is given as an empty text.
   [[nodiscard]] Result<void> check_starts_something(const Tool& tool) const;
-  // Returns the value from hvdrun's environment, for a variable that the file names without a value.
-  Result<std::string> inherited(const std::string& name, Position at, const char* why) const;
-  void add_named_mounts(const DocValue& value, JobFile& job) const;
   void note(Position at, const std::string& what) { notices_.push_back(error_at(file_, at, what).message()); }
   [[nodiscard]] Error refuse(Position at, const std::string& what) const { return error_at(file_, at, what); }
+
+ private:
+  // Returns the value from hvdrun's environment, for a variable that the file names without a value.
+  Result<std::string> inherited(const std::string& name, Position at, const char* why) const;
 
   const std::string& file_;
   const JobFileOptions& options_;
   Notices& notices_;
 };
+
+// Each function reads a whole document of its form. The document has passed check() with the form's schema, so every
+// value has the right type.
+Result<JobFile> read_batchai(const DocValue& root, FormReader& reader);
+Result<JobFile> read_native(const DocValue& root, const FormReader& reader);
 
 // Returns the text of a key; empty: there is none.
 std::string text_of(const DocValue& map, const char* key);

@@ -1,39 +1,56 @@
-#include <algorithm>
+#include <utility>
 
 #include "launcher/jobfile/form_reader.h"
 #include "launcher/jobfile/variable_text.h"
 
 namespace hvd::launch {
+namespace {
 
-Result<Tool> FormReader::read_native_tool(const DocValue& root) {
-  const DocValue* script = root.find("script");
-  const DocValue* command = root.find("command");
+// NativeForm reads one job file in our own, short form.
+class NativeForm {
+ public:
+  NativeForm(const DocValue& root, const FormReader& reader) : root_(root), reader_(reader) {}
+
+  Result<JobFile> read();
+
+ private:
+  Result<Tool> read_tool() const;
+  Result<void> read_variables(const DocValue& map, bool is_secret);
+
+  const DocValue& root_;
+  const FormReader& reader_;
+  JobFile job_;
+};
+
+Result<Tool> NativeForm::read_tool() const {
+  const DocValue* script = root_.find("script");
+  const DocValue* command = root_.find("command");
   if ((script == nullptr) == (command == nullptr)) {
-    return refuse(command == nullptr ? root.at : command->at,
-                  command == nullptr ? "neither 'script' nor 'command' is given, which say what to start"
-                                     : "'script' and 'command' are both given; one is started");
+    return reader_.refuse(command == nullptr ? root_.at : command->at,
+                          command == nullptr ? "neither 'script' nor 'command' is given, which say what to start"
+                                             : "'script' and 'command' are both given; one is started");
   }
   Tool tool;
   tool.at = script != nullptr ? script->at : command->at;
-  tool.process_count = number_of(root, "processCount");
-  tool.script = text_of(root, "script");
-  tool.interpreter = text_of(root, "python");
-  tool.command_line = text_of(root, "command");
+  tool.process_count = number_of(root_, "processCount");
+  tool.script = text_of(root_, "script");
+  tool.interpreter = text_of(root_, "python");
+  tool.command_line = text_of(root_, "command");
   tool.kind = Toolkit::kHorovod;
-  HVD_TRY(check_starts_something(tool));
-  if (const DocValue* args = root.find("args"); args != nullptr) {
+  HVD_TRY(reader_.check_starts_something(tool));
+  if (const DocValue* args = root_.find("args"); args != nullptr) {
     tool.args = args->kind == DocValue::Kind::kText ? args->text : "";
     for (const DocValue& word : args->items) {
       tool.args += (tool.args.empty() ? "" : " ") + argument_of(word.text);
     }
   }
-  if (command != nullptr && (root.find("args") != nullptr || root.find("python") != nullptr)) {
-    return refuse(command->at, "'args' and 'python' go with 'script'; write them into 'command'");
+  if (command != nullptr && (root_.find("args") != nullptr || root_.find("python") != nullptr)) {
+    return reader_.refuse(command->at, "'args' and 'python' go with 'script'; write them into 'command'");
   }
   return tool;
 }
 
-Result<void> FormReader::read_native_variables(const DocValue& map, bool is_secret, JobFile& job) {
+Result<void> NativeForm::read_variables(const DocValue& map, bool is_secret) {
   for (std::size_t i = 0; i < map.keys.size(); ++i) {
     JobVariable variable;
     variable.name = map.keys[i];
@@ -41,35 +58,34 @@ Result<void> FormReader::read_native_variables(const DocValue& map, bool is_secr
     if (map.items[i].kind != DocValue::Kind::kNull) {
       variable.value = map.items[i].text;
     }
-    HVD_TRY(add_variable(std::move(variable), is_secret, job));
+    HVD_TRY(reader_.add_variable(std::move(variable), is_secret, job_));
   }
   return {};
 }
 
-Result<JobFile> FormReader::read_native(const DocValue& root) {
-  JobFile job;
-  if (const DocValue* name = root.find("name"); name != nullptr) {
+Result<JobFile> NativeForm::read() {
+  if (const DocValue* name = root_.find("name"); name != nullptr) {
     if (!is_job_name(name->text)) {
-      return refuse(name->at, "'" + shown_text(name->text) +
-                                  "' cannot be the name of a job; expected up to 64 letters, digits, - and _");
+      return reader_.refuse(name->at, "'" + shown_text(name->text) +
+                                          "' cannot be the name of a job; expected up to 64 letters, digits, - and _");
     }
-    job.name = name->text;
+    job_.name = name->text;
   }
-  job.node_count = number_of(root, "nodeCount").value_or(number_of(root, "minNodes").value_or(1));
-  job.node_count_at = root.find("nodeCount") != nullptr ? root.find("nodeCount")->at : root.at;
-  HVD_TRY_ASSIGN(job.tool, read_native_tool(root));
-  if (root.find("nodeCount") == nullptr && root.find("minNodes") == nullptr && root.find("maxNodes") != nullptr) {
-    return refuse(root.find("maxNodes")->at,
-                  "maxNodes without minNodes or nodeCount; say how many nodes it begins with");
+  job_.node_count = number_of(root_, "nodeCount").value_or(number_of(root_, "minNodes").value_or(1));
+  job_.node_count_at = root_.find("nodeCount") != nullptr ? root_.find("nodeCount")->at : root_.at;
+  HVD_TRY_ASSIGN(job_.tool, read_tool());
+  if (root_.find("nodeCount") == nullptr && root_.find("minNodes") == nullptr && root_.find("maxNodes") != nullptr) {
+    return reader_.refuse(root_.find("maxNodes")->at,
+                          "maxNodes without minNodes or nodeCount; say how many nodes it begins with");
   }
-  HVD_TRY(read_elastic(root, job));
-  if (const DocValue* env = root.find("env"); env != nullptr) {
-    HVD_TRY(read_native_variables(*env, false, job));
+  HVD_TRY(reader_.read_elastic(root_, job_));
+  if (const DocValue* env = root_.find("env"); env != nullptr) {
+    HVD_TRY(read_variables(*env, false));
   }
-  if (const DocValue* secrets = root.find("secrets"); secrets != nullptr) {
-    HVD_TRY(read_native_variables(*secrets, true, job));
+  if (const DocValue* secrets = root_.find("secrets"); secrets != nullptr) {
+    HVD_TRY(read_variables(*secrets, true));
   }
-  const DocValue* mounts = root.find("mounts");
+  const DocValue* mounts = root_.find("mounts");
   for (std::size_t i = 0; mounts != nullptr && i < mounts->keys.size(); ++i) {
     Mount mount;
     mount.name = mounts->keys[i];
@@ -77,45 +93,51 @@ Result<JobFile> FormReader::read_native(const DocValue& root) {
     mount.source = mount.directory;
     mount.at = mounts->key_at[i];
     if (!mount.directory.empty() && mount.directory.front() != '/') {
-      return refuse(mounts->items[i].at,
-                    "expected the absolute path of a directory on the nodes, found " + mounts->items[i].described());
+      return reader_.refuse(mounts->items[i].at, "expected the absolute path of a directory on the nodes, found " +
+                                                     mounts->items[i].described());
     }
-    HVD_TRY(add_mount(std::move(mount), job));
+    HVD_TRY(reader_.add_mount(std::move(mount), job_));
   }
-  job.preparation = text_of(root, "prepare");
-  if (const DocValue* output = root.find("output"); output != nullptr) {
-    job.output_at = output->at;
-    HVD_TRY_ASSIGN(job.output_prefix, written_path(*output, "output"));
+  job_.preparation = text_of(root_, "prepare");
+  if (const DocValue* output = root_.find("output"); output != nullptr) {
+    job_.output_at = output->at;
+    HVD_TRY_ASSIGN(job_.output_prefix, reader_.written_path(*output, "output"));
   }
-  if (const DocValue* image = root.find("container"); image != nullptr) {
+  if (const DocValue* image = root_.find("container"); image != nullptr) {
     if (image->text.empty() || image->text.front() == '-' ||
         image->text.find_first_of(" \t\r\n") != std::string::npos) {
-      return refuse(image->at, "'" + shown_text(image->text) + "' cannot be the name of an image");
+      return reader_.refuse(image->at, "'" + shown_text(image->text) + "' cannot be the name of an image");
     }
-    job.container = ContainerImage{image->text, "", "", "", ""};
+    job_.container = ContainerImage{image->text, "", "", "", ""};
   }
-  if (const DocValue* timeout = root.find("timeout"); timeout != nullptr) {
+  if (const DocValue* timeout = root_.find("timeout"); timeout != nullptr) {
     const auto parsed = parse_job_duration(timeout->text);
     if (!parsed) {
-      return refuse(timeout->at,
-                    "timeout: expected seconds or a duration, as in 90m or 1:30:00, found " + timeout->described());
+      return reader_.refuse(
+          timeout->at, "timeout: expected seconds or a duration, as in 90m or 1:30:00, found " + timeout->described());
     }
-    job.timeout = *parsed;
+    job_.timeout = *parsed;
   }
-  job.gpus = text_of(root, "gpus");
-  if (const std::string priority = text_of(root, "priority"); !priority.empty()) {
-    job.priority = priority;
+  job_.gpus = text_of(root_, "gpus");
+  if (const std::string priority = text_of(root_, "priority"); !priority.empty()) {
+    job_.priority = priority;
   }
-  if (const DocValue* hosts = root.find("hosts"); hosts != nullptr) {
-    job.hosts_at = hosts->at;
+  if (const DocValue* hosts = root_.find("hosts"); hosts != nullptr) {
+    job_.hosts_at = hosts->at;
     if (hosts->kind == DocValue::Kind::kText) {
-      job.hosts.push_back(hosts->text);
+      job_.hosts.push_back(hosts->text);
     }
     for (const DocValue& host : hosts->items) {
-      job.hosts.push_back(host.text);
+      job_.hosts.push_back(host.text);
     }
   }
-  return job;
+  return std::move(job_);
+}
+
+}  // namespace
+
+Result<JobFile> read_native(const DocValue& root, const FormReader& reader) {
+  return NativeForm(root, reader).read();
 }
 
 }  // namespace hvd::launch

@@ -5,8 +5,6 @@
 
 #include <time.h>
 
-#include "runtime/base/cpu_list.h"
-
 namespace hvd::launch {
 namespace {
 
@@ -17,19 +15,13 @@ constexpr std::size_t kHighWaterBytes = 1U << 20U;
 constexpr Duration kGatherWindow = std::chrono::milliseconds(250);
 constexpr Duration kGatherSlack = std::chrono::milliseconds(50);
 constexpr std::size_t kMostGathered = 4U << 20U;
-// Live rows are redrawn this often: often enough for the eye, and little work for a slow terminal.
-constexpr Duration kRedrawInterval = std::chrono::milliseconds(250);
 constexpr std::size_t kLongestQuestion = 1000;
-// The report quotes no more than this of a rank's standard error.
-constexpr std::size_t kTailLines = 60;
-// Lines of others, among and after those of a rank, which leave these easy to see.
-constexpr std::uint64_t kFewOthers = 6;
-constexpr std::size_t kTailLineBytes = 500;
 
-// Neighbouring ranks differ in colour. Red, which means error, is left out, as are colours invisible on black or white.
-constexpr std::array<std::string_view, 6> kColors = {"\x1b[36m", "\x1b[32m", "\x1b[35m",
-                                                     "\x1b[33m", "\x1b[34m", "\x1b[96m"};
-constexpr std::string_view kColorEnd = "\x1b[0m";
+// Progress bars get rows on a terminal where no other program prints while ranks run, since the two would spoil each
+// other's output.
+bool has_rows(const ConsoleStream& own, const ConsoleStream& other) {
+  return own.is_terminal() && !other.has_program();
+}
 
 }  // namespace
 
@@ -37,11 +29,9 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
     : loop_(loop),
       options_(std::move(options)),
       sink_(std::move(sink)),
+      tags_({{options_.tags, options_.error_tags}, options_.color, options_.labels}, size),
       ranks_(static_cast<std::size_t>(size)),
       owed_(static_cast<std::size_t>(node_count), 0) {
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    set_tags(rank);
-  }
   const auto make = [this](int fd, const char* name) {
     return std::make_unique<ConsoleStream>(
         loop_, fd, name,
@@ -57,22 +47,16 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
   if (!is_same_file(console.out, console.err)) {
     err_ = make(console.err, "standard error");
   }
-}
-
-void LogMux::set_tags(std::size_t rank) {
-  const std::string name = rank < options_.labels.size() ? options_.labels[rank] : std::to_string(rank);
-  const std::string who = "[" + name + "]";
-  ranks_[rank].tags = {options_.tags ? who + "<stdout>:" : "", options_.error_tags ? who + "<stderr>:" : ""};
-  if (options_.color[0] || options_.color[1]) {
-    ranks_[rank].color = kColors[rank % kColors.size()];
-  }
+  const std::array<bool, 2> is_live = {options_.live && has_rows(stream(false), stream(true)),
+                                       options_.live && has_rows(stream(true), stream(false))};
+  rows_.emplace(loop_, tags_, is_live, [this](const std::vector<ProgressRows::Row>& rows) { show_below(rows); });
 }
 
 Result<void> LogMux::add_node(int count) {
   owed_.push_back(0);
   for (int i = 0; i < count; ++i) {
     ranks_.emplace_back();
-    set_tags(ranks_.size() - 1);
+    tags_.add_rank();
     if (gather_) {
       gather_->add_rank();
     }
@@ -88,7 +72,6 @@ Result<void> LogMux::add_node(int count) {
 
 LogMux::~LogMux() {
   loop_.cancel(gather_timer_);
-  loop_.cancel(redraw_timer_);
 }
 
 Result<void> LogMux::keep_in(const RankFilesOptions& options, bool has_tags) {
@@ -110,7 +93,7 @@ void LogMux::feed(int node, int rank, bool is_error, std::string_view bytes) {
 void LogMux::finish(int rank, bool is_error) {
   LineSplitter& splitter = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0];
   splitter.finish([&](std::string_view line) { take(rank, is_error, line, true); });
-  set_bar(rank, is_error, false, "");
+  rows_->end_bar(rank, is_error);
   if (gather_) {
     gather_->end(rank, is_error);
   }
@@ -142,11 +125,11 @@ void LogMux::take(int rank, bool is_error, std::string_view line, bool is_last) 
 }
 
 void LogMux::take_shown(int rank, bool is_error, std::string_view bytes, bool is_last) {
-  RankLog& log = ranks_[static_cast<std::size_t>(rank)];
+  const std::string& own_tag = tags_.of(rank, is_error);
   const bool is_whole = bytes.ends_with('\n') || (bytes.ends_with('\r') && !is_last);
   const std::string closed = is_whole ? "" : std::string(bytes) + "\n";
   const std::string_view line = is_whole ? bytes : std::string_view(closed);
-  const bool is_plain = log.tags[is_error ? 1 : 0].empty() && !options_.timestamps && !is_live(is_error);
+  const bool is_plain = own_tag.empty() && !options_.timestamps && !rows_->is_live(is_error);
   const std::uint64_t shown_before = shown_;
   if (!options_.shows_ranks) {
     schedule_flush();
@@ -155,20 +138,20 @@ void LogMux::take_shown(int rank, bool is_error, std::string_view bytes, bool is
   } else if (const auto rewritten = rewrite_ && !is_error ? rewrite_(rank, line) : std::nullopt) {
     stream(is_error).write(*rewritten);
     ++shown_;
-  } else if (update_bar(rank, is_error, line)) {
-    // update_bar() draws it later
+  } else if (rows_->take_line(rank, is_error, line)) {
+    // its row is drawn later
   } else if (gather_) {
     gather_->add(rank, is_error, line, loop_.now());
   } else {
     print({&rank, 1}, is_error, is_plain ? bytes : line);
   }
   for (const Kept& kept : kept_) {
-    const std::string tag = kept.has_tags ? log.tags[is_error ? 1 : 0] : "";
+    const std::string tag = kept.has_tags ? own_tag : "";
     const std::string before = options_.timestamps && kept.has_tags ? stamp() + tag : tag;
     kept.files->write(rank, is_error, before, before.empty() ? bytes : line);
   }
   if (is_error) {
-    keep_tail(log, line, shown_ == shown_before ? 0 : shown_);
+    ranks_[static_cast<std::size_t>(rank)].tail.add(line, shown_ == shown_before ? 0 : shown_);
   }
 }
 
@@ -187,79 +170,43 @@ void LogMux::stop_waiting() {
 }
 
 void LogMux::print(std::span<const int> ranks, bool is_error, std::string_view line) {
-  const RankLog& first = ranks_[static_cast<std::size_t>(ranks.front())];
+  const std::string& first_tag = tags_.of(ranks.front(), is_error);
+  const std::string_view color = first_tag.empty() ? "" : tags_.color_of(ranks.front(), is_error);
   ConsoleStream& out = stream(is_error);
   ++shown_;
-  const bool has_color = options_.color[is_error ? 1 : 0] && !first.tags[is_error ? 1 : 0].empty();
-  if (has_color) {
-    out.write(first.color);
+  if (!color.empty()) {
+    out.write(color);
   }
   if (options_.timestamps) {
     out.write(stamp());
   }
   if (ranks.size() == 1) {
-    out.write(first.tags[is_error ? 1 : 0]);
+    out.write(first_tag);
   } else {
-    out.write(tag_of(ranks, is_error));
+    out.write(tags_.of_several(ranks, is_error));
   }
-  if (has_color) {
-    out.write(kColorEnd);
+  if (!color.empty()) {
+    out.write(RankTags::kColorEnd);
   }
   out.write(line);
-}
-
-bool LogMux::update_bar(int rank, bool is_error, std::string_view line) {
-  if (!is_live(is_error)) {
-    return false;
-  }
-  const bool is_bar = line.ends_with('\r');
-  set_bar(rank, is_error, is_bar, is_bar ? std::string(line.substr(0, line.size() - 1)) : "");
-  return is_bar;
 }
 
 // Handles an unfinished line. Most progress bars print "\r" and then their state, which is complete only when the next
 // state comes; a question is complete only when it was answered.
 void LogMux::update_bar_with_partial(int rank, bool is_error) {
-  const RankLog& log = ranks_[static_cast<std::size_t>(rank)];
-  std::string_view partial = log.splitters[is_error ? 1 : 0].partial();
+  std::string_view partial = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0].partial();
   const bool is_question = options_.shows_begun && partial.size() <= kLongestQuestion && options_.shows_begun(rank);
-  if (is_live(is_error) && (log.has_bar[is_error ? 1 : 0] || is_question || partial.ends_with('\r'))) {
+  if (rows_->is_live(is_error) && (rows_->has_bar(rank, is_error) || is_question || partial.ends_with('\r'))) {
     partial = partial.substr(0, partial.find_last_not_of('\r') + 1);
     if (!partial.empty()) {
-      set_bar(rank, is_error, true, masked(partial));
+      rows_->set_bar(rank, is_error, masked(partial));
     }
   }
 }
 
-void LogMux::set_bar(int rank, bool is_error, bool has_bar, std::string text) {
-  RankLog& log = ranks_[static_cast<std::size_t>(rank)];
-  std::string& bar = log.bars[is_error ? 1 : 0];
-  log.has_bar[is_error ? 1 : 0] = has_bar;
-  if (bar == text) {
-    return;
-  }
-  bar = std::move(text);
-  if (bar.empty()) {
-    barred_.erase({rank, is_error});
-  } else {
-    barred_.insert({rank, is_error});
-  }
-  if (has_bar) {
-    schedule_redraw();
-  } else {
-    redraw();  // the bar's last state is printed as a line now, and must not be shown twice
-  }
-}
-
 void LogMux::show_status(std::string status) {
-  if (status == status_ || !options_.live || !stream(true).is_terminal()) {
-    return;
-  }
-  status_ = std::move(status);
-  if (status_.empty()) {
-    redraw();
-  } else {
-    schedule_redraw();
+  if (options_.live && stream(true).is_terminal()) {
+    rows_->show_status(std::move(status));
   }
 }
 
@@ -272,42 +219,16 @@ void LogMux::hide_rows() {
   }
 }
 
-void LogMux::schedule_redraw() {
-  if (redraw_timer_ == 0) {
-    redraw_timer_ = loop_.after(kRedrawInterval, [this] {
-      redraw_timer_ = 0;
-      redraw();
-    });
+void LogMux::show_below(const std::vector<ProgressRows::Row>& rows) {
+  std::array<std::vector<std::string>, 2> texts;
+  for (const ProgressRows::Row& row : rows) {
+    texts[row.is_error && err_ ? 1 : 0].push_back(row.text);
   }
-}
-
-// Sets the rows that the next flush draws. They are drawn again whenever lines have taken their place.
-void LogMux::redraw() {
-  std::array<std::vector<std::string>, 2> rows;
-  const auto put = [&](bool is_error, const std::string& row) {
-    rows[&stream(is_error) == out_.get() ? 0 : 1].push_back(row);
-  };
-  for (const auto& [rank, is_error] : barred_) {
-    const RankLog& log = ranks_[static_cast<std::size_t>(rank)];
-    const bool has_color = options_.color[is_error ? 1 : 0];
-    put(is_error, (has_color ? std::string(log.color) : "") + log.tags[is_error ? 1 : 0] +
-                      (has_color ? std::string(kColorEnd) : "") + log.bars[is_error ? 1 : 0]);
-  }
-  if (!status_.empty()) {
-    put(true, status_);
-  }
-  out_->show_below(std::move(rows[0]));
+  out_->show_below(std::move(texts[0]));
   if (err_) {
-    err_->show_below(std::move(rows[1]));
+    err_->show_below(std::move(texts[1]));
   }
   schedule_flush();
-}
-
-std::string LogMux::tag_of(std::span<const int> ranks, bool is_error) const {
-  if (is_error ? !options_.error_tags : !options_.tags) {
-    return "";
-  }
-  return "[" + cpu_list_text({ranks.begin(), ranks.end()}) + (is_error ? "]<stderr>:" : "]<stdout>:");
 }
 
 void LogMux::arm_gather_timer() {
@@ -328,17 +249,6 @@ void LogMux::release_held() {
   if (gather_) {
     gather_->release_all();
     schedule_flush();
-  }
-}
-
-void LogMux::keep_tail(RankLog& log, std::string_view line, std::uint64_t place) {
-  if (std::exchange(log.ends_with_bar, line.ends_with('\r')) && !log.tail.empty()) {
-    log.tail.pop_back();  // the line is drawn over: only the newest state of a progress bar is worth a line
-  }
-  line = line.substr(0, std::min(line.find_last_not_of("\r\n") + 1, kTailLineBytes));
-  log.tail.push_back({std::string(line), place});
-  if (log.tail.size() > kTailLines) {
-    log.tail.pop_front();
   }
 }
 
@@ -418,21 +328,6 @@ Result<void> LogMux::flush_all(const Patience& patience) {
     }
   }
   return {};
-}
-
-LogMux::LastErrors LogMux::last_errors(int rank) const {
-  const auto& tail = ranks_[static_cast<std::size_t>(rank)].tail;
-  LastErrors last;
-  for (const TailLine& line : tail) {
-    last.lines.push_back(line.text);
-  }
-  for (auto line = tail.rbegin(); line != tail.rend() && line->place != 0; ++line) {
-    if (shown_ - line->place > last.just_shown + kFewOthers) {
-      break;
-    }
-    ++last.just_shown;
-  }
-  return last;
 }
 
 }  // namespace hvd::launch

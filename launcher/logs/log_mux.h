@@ -10,11 +10,9 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,10 +20,13 @@
 #include <vector>
 
 #include "launcher/logs/console.h"
+#include "launcher/logs/error_tail.h"
 #include "launcher/logs/failure_signs.h"
 #include "launcher/logs/line_gather.h"
 #include "launcher/logs/line_splitter.h"
+#include "launcher/logs/progress_rows.h"
 #include "launcher/logs/rank_files.h"
+#include "launcher/logs/rank_tags.h"
 #include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
@@ -87,7 +88,7 @@ class LogMux {
   // Removes all rows below the lines at once, for as long as the terminal belongs to somebody else; show_rows() draws
   // them again.
   void hide_rows();
-  void show_rows() { redraw(); }
+  void show_rows() { rows_->redraw(); }
   // Prints the lines that wait for equal lines of other ranks now, so that what is printed next comes after them.
   void release_held();
   // Patience limits the wait for the last of the output.
@@ -106,12 +107,10 @@ class LogMux {
   // Returns the number of bytes that were dropped or still wait for a reader.
   [[nodiscard]] std::size_t unwritten() const { return dropped_ + pending(); }
 
-  struct LastErrors {
-    std::vector<std::string> lines;  // oldest first, without newlines
-    std::size_t just_shown = 0;      // the last so many are also the last on the console, but for a few of others
-  };
   // Returns the last lines of a rank's standard error.
-  [[nodiscard]] LastErrors last_errors(int rank) const;
+  [[nodiscard]] LastErrors last_errors(int rank) const {
+    return ranks_[static_cast<std::size_t>(rank)].tail.last(shown_);
+  }
   // Returns the folder with all that a rank printed; empty when it is not kept, or no longer complete.
   [[nodiscard]] std::string kept_in(int rank) const {
     return kept_.empty() ? "" : kept_.front().files->folder_of(rank);
@@ -119,21 +118,10 @@ class LogMux {
   [[nodiscard]] std::uint64_t bytes_printed() const { return bytes_; }
 
  private:
-  struct TailLine {
-    std::string text;
-    std::uint64_t place = 0;  // shown_ when it was shown; 0: it was not, or was changed
-  };
   struct RankLog {
     std::array<LineSplitter, 2> splitters;
-    std::array<std::string, 2> tags;
-    std::string_view color;  // begins a tag where tags have colours
-    // A line that ends with a carriage return is the state of a progress bar, to be drawn over. On a terminal each rank
-    // has a row for its newest state, instead of all drawing over the same line; elsewhere it is printed as a line.
-    std::array<bool, 2> has_bar{};
-    std::array<std::string, 2> bars;
-    std::deque<TailLine> tail;  // of standard error
+    ErrorTail tail;
     FailureSigns signs;
-    bool ends_with_bar = false;  // its last line is the state of a progress bar
   };
 
   struct Kept {
@@ -146,23 +134,12 @@ class LogMux {
   // Returns the line with hidden texts replaced.
   [[nodiscard]] std::string masked(std::string_view line) const;
   void take_shown(int rank, bool is_error, std::string_view line, bool is_last);
-  // Returns true when the line was a state of the rank's progress bar and needs nothing more.
-  bool update_bar(int rank, bool is_error, std::string_view line);
   void update_bar_with_partial(int rank, bool is_error);
-  void set_bar(int rank, bool is_error, bool has_bar, std::string text);
-  // True when progress bars get rows: on a terminal where no other program prints while ranks run, since the two would
-  // spoil each other's output.
-  [[nodiscard]] bool is_live(bool is_error) {
-    return options_.live && stream(is_error).is_terminal() && !stream(!is_error).has_program();
-  }
-  void set_tags(std::size_t rank);
-  void schedule_redraw();
-  void redraw();
+  // Sets the rows that the next flush draws. They are drawn again whenever lines have taken their place.
+  void show_below(const std::vector<ProgressRows::Row>& rows);
   void print(std::span<const int> ranks, bool is_error, std::string_view line);
-  [[nodiscard]] std::string tag_of(std::span<const int> ranks, bool is_error) const;
   // Runs the timer for as long as lines are held, and not otherwise.
   void arm_gather_timer();
-  static void keep_tail(RankLog& log, std::string_view line, std::uint64_t place);
   // Returns the current second as text, made once per turn.
   const std::string& stamp();
   void schedule_flush();
@@ -176,6 +153,7 @@ class LogMux {
   const LogMuxOptions options_;
   const Sink sink_;
   Rewrite rewrite_;
+  RankTags tags_;
   std::vector<RankLog> ranks_;
   std::vector<std::uint64_t> owed_;  // [node] bytes received and not granted back yet
   bool is_waiting_ = true;           // whether slow readers are waited for
@@ -185,9 +163,7 @@ class LogMux {
   std::vector<Kept> kept_;              // empty: not kept
   std::unique_ptr<LineGather> gather_;  // null: lines are printed as they come
   TimerId gather_timer_ = 0;
-  std::set<std::pair<int, bool>> barred_;  // rank and is_error of each bar with a text
-  std::string status_;
-  TimerId redraw_timer_ = 0;
+  std::optional<ProgressRows> rows_;  // made once the streams are known
   std::string stamp_;
   bool flush_scheduled_ = false;
   std::uint64_t shown_ = 0;  // lines on both streams, which may end on one screen

@@ -3,11 +3,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "launcher/process/other_process.h"
@@ -15,17 +12,21 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::size_t kReadBytes = 64U << 10U;
-// One turn of the loop reads at most so much per pipe, so that one noisy process cannot starve the others.
-constexpr std::size_t kTurnBytes = 256U << 10U;
 // A killed process has this time to be gone. One in a hung system call is left.
 constexpr Duration kReapTime = std::chrono::seconds(2);
 
-// Returns what stands in a pipe now, which is all that an ended process has written. The process may have made the pipe
-// far larger than a turn (F_SETPIPE_SZ), and others that still write to it may never stop.
-std::size_t bytes_in(int pipe) {
-  int count = 0;
-  return ::ioctl(pipe, FIONREAD, &count) == 0 && count > 0 ? static_cast<std::size_t>(count) : 0;
+std::size_t index_of(Child::Stream stream) {
+  return static_cast<std::size_t>(stream);
+}
+
+// Returns what a stream's reader tells the owner of the Child.
+PipeReader::Handlers handlers_for(Child::Stream stream, const std::shared_ptr<const Child::Handlers>& told,
+                                  std::function<void()> on_end) {
+  PipeReader::Handlers handlers;
+  handlers.allowance = told->allowance;
+  handlers.on_bytes = [told, stream](std::string_view bytes) { told->on_output(stream, bytes); };
+  handlers.on_end = std::move(on_end);
+  return handlers;
 }
 
 }  // namespace
@@ -52,8 +53,7 @@ Result<std::unique_ptr<Child>> Child::adopt(EventLoop& loop, pid_t pid, Fd outpu
   child->leads_group_ = false;
   child->end_signal_ = SIGKILL;
   HVD_TRY(set_nonblocking(output.get()));
-  child->source_of(Stream::kOutput).fd = std::move(output);
-  HVD_TRY(child->watch(child->source_of(Stream::kOutput)));
+  HVD_TRY(child->readers_[index_of(Stream::kOutput)].open(std::move(output)));
   return child;
 }
 
@@ -61,7 +61,8 @@ Child::Child(EventLoop& loop, const Options& options, Handlers handlers)
     : loop_(loop),
       handlers_(std::make_shared<const Handlers>(std::move(handlers))),
       options_(options),
-      sources_{Source{Stream::kOutput, {}}, Source{Stream::kErrors, {}}},
+      readers_{PipeReader(loop, handlers_for(Stream::kOutput, handlers_, [this] { on_stream_end(Stream::kOutput); })),
+               PipeReader(loop, handlers_for(Stream::kErrors, handlers_, [this] { on_stream_end(Stream::kErrors); }))},
       in_(loop,
           [this] {
             if (const auto told = handlers_; told->on_taken) {
@@ -96,15 +97,14 @@ Result<void> Child::spawn_with_pipes(SpawnOptions program) {
     program.stdin_fd = in.read_end.get();
     in_.open(std::move(in.write_end));
   }
-  for (Source& source : sources_) {
-    const bool is_output = source.stream == Stream::kOutput;
+  for (const Stream stream : {Stream::kOutput, Stream::kErrors}) {
+    const bool is_output = stream == Stream::kOutput;
     if (is_output ? !options_.has_output : !options_.has_errors || options_.joins_errors) {
       continue;
     }
     HVD_TRY_ASSIGN(Pipe pipe, make_pipe());
     HVD_TRY(set_nonblocking(pipe.read_end.get()));
-    source.fd = std::move(pipe.read_end);
-    HVD_TRY(watch(source));
+    HVD_TRY(readers_[index_of(stream)].open(std::move(pipe.read_end)));
     (is_output ? program.stdout_fd : program.stderr_fd) = pipe.write_end.get();
     theirs[is_output ? 0 : 1] = std::move(pipe.write_end);
   }
@@ -123,73 +123,34 @@ Result<void> Child::watch_exit() {
   return {};
 }
 
-Result<void> Child::watch(Source& source) {
-  HVD_TRY_ASSIGN(source.watch,
-                 loop_.watch(source.fd.get(), EPOLLIN, [this, &source](std::uint32_t) { read(source, kTurnBytes); }));
-  return {};
-}
-
-void Child::read(Source& source, std::size_t budget) {
-  std::array<char, kReadBytes> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by read
-  const auto life = scope_.life();
-  const auto handlers = handlers_;
-  while (budget > 0 && source.fd.is_open()) {
-    const std::size_t allowed =
-        std::min({handlers->allowance ? handlers->allowance() : buffer.size(), buffer.size(), budget});
-    if (allowed == 0) {
-      // The pipe is unwatched rather than masked: a hung-up pipe reports EPOLLHUP whatever the mask, and would spin the
-      // loop.
-      loop_.unwatch(std::exchange(source.watch, 0));
-      source.is_paused = true;
-      return;
-    }
-    const ssize_t got = ::read(source.fd.get(), buffer.data(), allowed);
-    if (got > 0) {
-      budget -= static_cast<std::size_t>(got);
-      handlers->on_output(source.stream, std::string_view(buffer.data(), static_cast<std::size_t>(got)));
-      if (life.expired()) {
-        return;
-      }
-    } else if (got < 0 && errno == EAGAIN) {
-      return;
-    } else if (got == 0 || errno != EINTR) {
-      return close(source);
-    }
-  }
+bool Child::is_open(Stream stream) const {
+  return readers_[index_of(stream)].is_open();
 }
 
 // Reads all that the process itself has written, as far as the reader allows.
 void Child::read_rest() {
   const auto life = scope_.life();
-  for (Source& source : sources_) {
-    if (!life.expired() && source.fd.is_open() && !source.is_paused) {
-      read(source, std::max(kTurnBytes, bytes_in(source.fd.get())));
+  for (PipeReader& reader : readers_) {
+    if (!life.expired()) {
+      reader.read_rest();
     }
   }
 }
 
 void Child::resume() {
-  for (Source& source : sources_) {
-    if (std::exchange(source.is_paused, false)) {
-      HVD_CHECK(watch(source).ok());
-    }
+  for (PipeReader& reader : readers_) {
+    reader.resume();
   }
 }
 
 void Child::close(Stream stream) {
-  if (is_open(stream)) {
-    close(source_of(stream));
-  }
+  readers_[index_of(stream)].close();
 }
 
-void Child::close(Source& source) {
+void Child::on_stream_end(Stream stream) {
   const auto life = scope_.life();
-  const auto handlers = handlers_;
-  loop_.unwatch(std::exchange(source.watch, 0));
-  source.fd.reset();
-  source.is_paused = false;
-  if (handlers->on_output_end) {
-    handlers->on_output_end(source.stream);
+  if (const auto told = handlers_; told->on_output_end) {
+    told->on_output_end(stream);
   }
   if (!life.expired()) {
     settle();
@@ -240,9 +201,9 @@ void Child::end_drain() {
   over_timer_ = 0;
   const auto life = scope_.life();
   read_rest();
-  for (Source& source : sources_) {
-    if (!life.expired() && source.fd.is_open() && !source.is_paused) {
-      close(source);
+  for (PipeReader& reader : readers_) {
+    if (!life.expired() && reader.is_reading()) {
+      reader.close();
     }
   }
   if (!life.expired() && over_timer_ == 0) {
@@ -283,10 +244,8 @@ void Child::forget() {
   is_over_ = true;
   loop_.cancel(std::exchange(over_timer_, 0));
   in_.drop();
-  for (Source& source : sources_) {
-    loop_.unwatch(std::exchange(source.watch, 0));
-    source.fd.reset();
-    source.is_paused = false;
+  for (PipeReader& reader : readers_) {
+    reader.drop();
   }
 }
 

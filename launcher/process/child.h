@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "launcher/process/exit_status.h"
+#include "launcher/process/pipe_reader.h"
 #include "launcher/process/pipe_writer.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/stop_ladder.h"
@@ -76,7 +77,7 @@ class Child {
   [[nodiscard]] bool has_exited() const { return has_exited_; }
   // Known once it is reaped.
   [[nodiscard]] const std::optional<ExitStatus>& status() const { return status_; }
-  [[nodiscard]] bool is_open(Stream stream) const { return source_of(stream).fd.is_open(); }
+  [[nodiscard]] bool is_open(Stream stream) const;
   // True once it has ended and its output is read to the end.
   [[nodiscard]] bool is_finished() const {
     return has_exited_ && !is_open(Stream::kOutput) && !is_open(Stream::kErrors);
@@ -109,22 +110,11 @@ class Child {
   bool await_exit(Deadline deadline);
 
  private:
-  struct Source {
-    Stream stream = Stream::kOutput;
-    Fd fd;
-    WatchId watch = 0;
-    bool is_paused = false;
-  };
-
   Child(EventLoop& loop, const Options& options, Handlers handlers);
   Result<void> spawn_with_pipes(SpawnOptions program);
   Result<void> watch_exit();
-  Result<void> watch(Source& source);
-  [[nodiscard]] const Source& source_of(Stream stream) const { return sources_[static_cast<std::size_t>(stream)]; }
-  Source& source_of(Stream stream) { return sources_[static_cast<std::size_t>(stream)]; }
-  void read(Source& source, std::size_t budget);
+  void on_stream_end(Stream stream);
   void read_rest();
-  void close(Source& source);
   void on_exit();
   void settle();
   void end_drain();
@@ -146,7 +136,7 @@ class Child {
   bool is_reaped_ = false;  // or the ladder's to reap
   bool is_over_ = false;    // no handler is called any more
   std::optional<ExitStatus> status_;
-  std::array<Source, 2> sources_;
+  std::array<PipeReader, 2> readers_;  // by Stream
   PipeWriter in_;
   TimerId over_timer_ = 0;
   TimerId kill_timer_ = 0;

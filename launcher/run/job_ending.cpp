@@ -35,7 +35,7 @@ void JobEnding::act(const ReportCause&) {
   failure.was_told = job_.state.was_told_as_failing();
   if (cause.rank >= 0) {
     const RankRecord& record = job_.record(cause.rank);
-    LogMux::LastErrors last = job_.logs.last_errors(cause.rank);
+    LastErrors last = job_.logs.last_errors(cause.rank);
     failure.last_errors = std::move(last.lines);
     failure.just_shown = last.just_shown;
     failure.status = record.status;

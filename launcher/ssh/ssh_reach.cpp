@@ -38,6 +38,11 @@ std::string needs_ssh(const SshHostConfig& config) {
   return "";
 }
 
+// Returns what each of a host's addresses has said, or nothing when there is only one.
+std::string attempts_at(const std::vector<SocketAddress>& addresses, const TcpDial& dial) {
+  return addresses.size() > 1 ? dial.words() : "";
+}
+
 SshRequest make_request(const SshShared& shared, const NodeTarget& target) {
   return {target.host, target.user, target.port != 0 ? target.port : shared.options.port, shared.options.identity_file,
           shared.options.config_file};
@@ -46,7 +51,7 @@ SshRequest make_request(const SshShared& shared, const NodeTarget& target) {
 }  // namespace
 
 SshReach::SshReach(SshShared& shared, const NodeTarget& target, Done done)
-    : shared_(shared), request_(make_request(shared, target)), done_(std::move(done)) {}
+    : shared_(shared), request_(make_request(shared, target)), done_(std::move(done)), words_(request_) {}
 
 SshReach::~SshReach() {
   unwatch_agent();
@@ -94,7 +99,7 @@ void SshReach::stop_clock() {
 
 void SshReach::begin() {
   if (const Result<void> checked = check_ssh_request(request_); !checked.ok()) {
-    return fail(checked.error().code(), checked.error().message());
+    return fail(checked.error());
   }
   const Duration wanted = shared_.options.connect_timeout;
   timeout_ = wanted > Duration::zero() ? wanted : kDefaultTimeout;
@@ -103,7 +108,7 @@ void SshReach::begin() {
   query_ = std::make_unique<SshQuery>(shared_.loop,
                                       [this](Result<SshQuery::Answer> answer) { on_config(std::move(answer)); });
   if (const Result<void> begun = query_->start(ssh_config_argv(request_), shared_.options.environment); !begun.ok()) {
-    fail(begun.error().code(), begun.error().message());
+    fail(begun.error());
   }
 }
 
@@ -111,7 +116,7 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
   query_.reset();
   stop_clock();
   if (!answer.ok()) {
-    return fail(answer.error().code(), answer.error().message());
+    return fail(answer.error());
   }
   const SshQuery::Answer& got = answer.value();
   if (!got.has_program) {
@@ -119,11 +124,11 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
     return resolve();
   }
   if (got.exit_code != 0) {
-    return fail(Code::kInvalid, "'ssh -G' failed: " + first_line(got.errors) + "; check the ssh configuration");
+    return fail(Error(Code::kInvalid, "'ssh -G' failed: " + first_line(got.errors) + "; check the ssh configuration"));
   }
   auto config = parse_ssh_config(got.output, request_, shared_.local);
   if (!config.ok()) {
-    return fail(config.error().code(), config.error().message());
+    return fail(config.error());
   }
   config_ = std::move(config).value();
   has_ssh_ = true;
@@ -138,6 +143,7 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
 
 // No clock runs here: ssh itself waits as long as name servers take, and this name may wait for the names of others.
 void SshReach::resolve() {
+  words_.set_server(config_.hostname, config_.port);
   known_ = load_known_hosts(config_);
   if (const KnownHost* authority = find_authority(known_); authority != nullptr) {
     const std::string because = certified_by(*authority);
@@ -152,9 +158,7 @@ void SshReach::resolve() {
 void SshReach::on_addresses(Result<std::vector<SocketAddress>> addresses) {
   lookup_ = 0;
   if (!addresses.ok()) {
-    return fail(addresses.error().code(), "cannot resolve the host name '" + config_.hostname + "' (" +
-                                              addresses.error().message() +
-                                              "); check the spelling, or /etc/hosts, or DNS");
+    return fail(words_.not_resolved(addresses.error()));
   }
   addresses_ = dialling_order(addresses.value());
   left_ = timeout_;
@@ -172,10 +176,9 @@ void SshReach::dial() {
 void SshReach::on_connected(Result<Fd> socket) {
   const std::unique_ptr<TcpDial> dial = std::move(dial_);
   const SocketAddress used = dial->current();
-  address_ = used.ip();
+  words_.set_address(used.ip());
   if (!socket.ok()) {
-    const Error error = connect_error(*dial, socket.error());
-    return fail(error.code(), error.message());
+    return fail(words_.not_connected(socket.error(), attempts_at(addresses_, *dial)));
   }
   addresses_ = {used};  // a retry goes where the connection worked
   socket_ = std::move(socket).value();
@@ -219,7 +222,7 @@ void SshReach::drive() {
     return;
   }
   if (const Result<void> verified = verify_host_key(); !verified.ok()) {
-    return fail(verified.error().code(), verified.error().message());
+    return fail(verified.error());
   }
   // As with ssh, ConnectTimeout does not limit the login: servers may have to ask others about it.
   stop_clock();
@@ -281,7 +284,7 @@ void SshReach::drive_login() {
   if (step.value() == SshStep::kAgain) {
     shared_.loop.rewatch(watch_, session_->wanted_events());
     if (const Result<void> watched = watch_agent(); !watched.ok()) {
-      fail(watched.error().code(), watched.error().message());
+      fail(watched.error());
     }
     return;
   }
@@ -291,7 +294,7 @@ void SshReach::drive_login() {
   Reached reached;
   const auto local = SocketAddress::local_of(session_->fd());
   reached.launcher_address = local.ok() ? local.value().ip() : "";
-  reached.node_address = address_;
+  reached.node_address = words_.address();
   reached.session = std::move(session_);
   finish(std::move(reached));
 }
@@ -315,21 +318,55 @@ void SshReach::on_handshake_failed(const Error& error) {
     return give_way(libssh2_version_text() + " shares no algorithm with the server",
                     Error(Code::kAuth, no_common_algorithm(config_, known_)));
   }
-  const Error own_try(error.code(), "no ssh session with " + where() + " (" + error.message() +
-                                        "); is that an ssh server? " + try_by_hand());
   // For a refused server there is no other way: ssh would hear no more of it than we did.
-  give_way(is_refused ? "" : libssh2_version_text() + " found no session with the server", own_try);
+  give_way(is_refused ? "" : libssh2_version_text() + " found no session with the server", words_.no_session(error));
+}
+
+void SshReach::time_out(Duration spent) {
+  if (query_ != nullptr) {
+    return fail(SshReachWords::no_config_within(spent));
+  }
+  if (hangups_ > 0) {
+    return fail(words_.hung_up_within(spent, hangups_));
+  }
+  if (session_ != nullptr) {
+    return fail(words_.no_session_within(spent));
+  }
+  const std::string attempts = dial_ != nullptr ? attempts_at(addresses_, *dial_) : "";
+  if (dial_ != nullptr && attempts.empty()) {
+    words_.set_address(dial_->current().ip());
+  }
+  fail(words_.not_connected_within(spent, attempts));
+}
+
+// This runs a little before --start-timeout, which would only know that nothing came.
+void SshReach::on_out_of_time() {
+  const Duration limit = shared_.options.answer_time;
+  if (lookup_ != 0) {
+    return fail(words_.not_resolved_within(limit));
+  }
+  if (login_ != nullptr && !login_->signs_with().empty()) {
+    return fail(SshReachWords::not_signed_within(limit, login_->signs_with()));
+  }
+  if (login_ != nullptr) {
+    return fail(words_.not_logged_in_within(limit));
+  }
+  if (deadline_ == 0 && hangups_ == 0) {
+    return fail(SshReachWords::no_turn_within(limit, socket_.is_open(), shared_.options.max_handshakes));
+  }
+  stop_clock();
+  time_out(timeout_ - std::max(left_, Duration::zero()));
 }
 
 void SshReach::give_way(const std::string& because, const Error& own_try) {
   if (has_ssh_ && !because.empty()) {
     way_out_ = WayOut{because, own_try.message() == because ? "" : own_try.message()};
   }
-  fail(own_try.code(), own_try.message());
+  fail(own_try);
 }
 
-void SshReach::fail(Code code, const std::string& text) {
-  finish(Error(code, request_.host + ": " + text));
+void SshReach::fail(const Error& why) {
+  finish(Error(why.code(), request_.host + ": " + why.message()));
 }
 
 void SshReach::finish(Result<Reached> result) {

@@ -13,6 +13,7 @@
 
 #include "launcher/ssh/ssh_login.h"
 #include "launcher/ssh/ssh_query.h"
+#include "launcher/ssh/ssh_reach_words.h"
 #include "launcher/ssh/ssh_session.h"
 #include "launcher/ssh/ssh_shared.h"
 #include "launcher/transport/tcp_dial.h"
@@ -63,10 +64,11 @@ class SshReach {
   Result<void> watch_agent();
   void unwatch_agent();
   void on_handshake_failed(const Error& error);
+  // `spent` is the time that the clock has counted.
   void time_out(Duration spent);
   void on_out_of_time();
   void finish(Result<Reached> result);
-  void fail(Code code, const std::string& text);
+  void fail(const Error& why);
   // Gives up likewise, when the user's own ssh can do better.
   void give_way(const std::string& because, const Error& own_try);
 
@@ -79,9 +81,6 @@ class SshReach {
   // The clock limits connecting and the key exchange. It stands still while the host is not the one that we wait for.
   void run_clock();
   void stop_clock();
-  [[nodiscard]] std::string where() const;        // "10.0.0.1 port 22"
-  [[nodiscard]] std::string try_by_hand() const;  // "try: ssh -p 2222 node1 true"
-  [[nodiscard]] Error connect_error(const TcpDial& dial, const Error& error) const;
 
   // constant after construction
   SshShared& shared_;
@@ -103,9 +102,9 @@ class SshReach {
   std::uint64_t lookup_ = 0;
   std::vector<SocketAddress> addresses_;
   std::unique_ptr<TcpDial> dial_;
-  Fd socket_;            // connected, until it is the session's
-  int hangups_ = 0;      // connections that the server closed before the key exchange
-  std::string address_;  // numeric, of the server
+  Fd socket_;        // connected, until it is the session's
+  int hangups_ = 0;  // connections that the server closed before the key exchange
+  SshReachWords words_;
   std::vector<KnownHost> known_;
   std::unique_ptr<SshSession> session_;
   std::unique_ptr<SshLogin> login_;  // uses session_

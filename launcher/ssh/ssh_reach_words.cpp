@@ -1,98 +1,112 @@
-// These are the errors that an SshReach reports when a host is not reached.
+#include "launcher/ssh/ssh_reach_words.h"
+
 #include <errno.h>
 
-#include <algorithm>
+#include <vector>
 
-#include "launcher/ssh/ssh_reach.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
+namespace {
 
-std::string SshReach::where() const {
-  return (address_.empty() ? config_.hostname : address_) + " port " + std::to_string(config_.port);
-}
-
-std::string SshReach::try_by_hand() const {
+std::string try_by_hand(const SshRequest& request) {
   std::string command = "ssh";
-  const std::vector<std::string> argv = ssh_config_argv(request_);
+  const std::vector<std::string> argv = ssh_config_argv(request);
   for (std::size_t i = 2; i < argv.size(); ++i) {  // past "ssh -G"
     command += argv[i] == "--" ? "" : " " + argv[i];
   }
   return "try: " + command + " true";
 }
 
-Error SshReach::connect_error(const TcpDial& dial, const Error& error) const {
-  if (addresses_.size() > 1) {
-    return Error(Code::kUnreachable, "cannot connect to " + config_.hostname + " port " + std::to_string(config_.port) +
-                                         ": " + dial.words() + "; is the host up? " + try_by_hand());
+}  // namespace
+
+SshReachWords::SshReachWords(const SshRequest& request) : by_hand_(try_by_hand(request)) {}
+
+void SshReachWords::set_server(const std::string& hostname, int port) {
+  hostname_ = hostname;
+  port_ = port;
+}
+
+std::string SshReachWords::named() const {
+  return hostname_ + " port " + std::to_string(port_);
+}
+
+std::string SshReachWords::where() const {
+  return address_.empty() ? named() : address_ + " port " + std::to_string(port_);
+}
+
+Error SshReachWords::not_resolved(const Error& error) const {
+  return Error(error.code(), "cannot resolve the host name '" + hostname_ + "' (" + error.message() +
+                                 "); check the spelling, or /etc/hosts, or DNS");
+}
+
+Error SshReachWords::not_connected(const Error& error, const std::string& attempts) const {
+  if (!attempts.empty()) {
+    return Error(Code::kUnreachable,
+                 "cannot connect to " + named() + ": " + attempts + "; is the host up? " + by_hand_);
   }
   switch (error.sys_errno()) {
     case ECONNREFUSED:
-      return Error(Code::kUnreachable,
-                   "connection to " + where() + " refused; is sshd running there? " + try_by_hand());
+      return Error(Code::kUnreachable, "connection to " + where() + " refused; is sshd running there? " + by_hand_);
     case EHOSTUNREACH:
     case ENETUNREACH:
       return Error(Code::kUnreachable,
-                   "no route to " + where() + "; is the host up and the network right? " + try_by_hand());
+                   "no route to " + where() + "; is the host up and the network right? " + by_hand_);
     case ETIMEDOUT:
-      return Error(Code::kTimeout, "no answer from " + where() + "; is the host up? " + try_by_hand());
+      return Error(Code::kTimeout, "no answer from " + where() + "; is the host up? " + by_hand_);
     default:
-      return Error(error.code(), "cannot connect to " + where() + " (" + error.message() + "); " + try_by_hand());
+      return Error(error.code(), "cannot connect to " + where() + " (" + error.message() + "); " + by_hand_);
   }
 }
 
-// `spent` is the time that the clock has counted.
-void SshReach::time_out(Duration spent) {
+Error SshReachWords::no_session(const Error& error) const {
+  return Error(error.code(),
+               "no ssh session with " + where() + " (" + error.message() + "); is that an ssh server? " + by_hand_);
+}
+
+Error SshReachWords::no_config_within(Duration spent) {
+  return Error(Code::kTimeout,
+               "'ssh -G' gave no answer within " + duration_text(spent) + "; check the ssh configuration");
+}
+
+Error SshReachWords::not_connected_within(Duration spent, const std::string& attempts) const {
   const std::string limit = duration_text(spent);
-  if (query_ != nullptr) {
-    return fail(Code::kTimeout, "'ssh -G' gave no answer within " + limit + "; check the ssh configuration");
-  }
-  if (hangups_ > 0) {
-    return fail(Code::kTimeout, "the ssh server at " + where() + " closed " + std::to_string(hangups_) +
-                                    " connections before the key exchange within " + limit +
-                                    " (too many at once? see MaxStartups in its sshd_config); " + try_by_hand());
-  }
-  if (session_ != nullptr) {
-    return fail(Code::kTimeout, where() + " did not finish the key exchange within " + limit +
-                                    "; is that an ssh server? " + try_by_hand());
-  }
-  if (dial_ != nullptr && addresses_.size() > 1) {
-    return fail(Code::kTimeout, "not connected to " + config_.hostname + " port " + std::to_string(config_.port) +
-                                    " within " + limit + ": " + dial_->words() +
-                                    "; is the host up, or does a firewall drop that port? " + try_by_hand());
-  }
-  if (dial_ != nullptr) {
-    address_ = dial_->current().ip();
-  }
-  fail(Code::kTimeout, "no answer from " + where() + " within " + limit +
-                           "; is the host up, or does a firewall drop that port? " + try_by_hand());
+  const std::string what = attempts.empty() ? "no answer from " + where() + " within " + limit
+                                            : "not connected to " + named() + " within " + limit + ": " + attempts;
+  return Error(Code::kTimeout, what + "; is the host up, or does a firewall drop that port? " + by_hand_);
 }
 
-// This runs a little before --start-timeout, which would only know that nothing came.
-void SshReach::on_out_of_time() {
-  const std::string limit = duration_text(shared_.options.answer_time);
-  if (lookup_ != 0) {
-    return fail(Code::kTimeout, "resolving the host name '" + config_.hostname + "' took longer than " + limit +
-                                    "; check DNS, or use an address");
-  }
-  if (login_ != nullptr && !login_->signs_with().empty()) {
-    return fail(Code::kTimeout, login_->signs_with() + " has not signed within " + limit +
-                                    "; does the agent wait for a confirmation, a PIN or a touch, or is it forwarded "
-                                    "from a machine that sleeps? see: ssh-add -l");
-  }
-  if (login_ != nullptr) {
-    return fail(Code::kTimeout, "not logged in at " + where() + " within " + limit +
-                                    "; is the node overloaded, or a directory server that its sshd asks? " +
-                                    try_by_hand());
-  }
-  if (deadline_ == 0 && hangups_ == 0) {
-    return fail(Code::kTimeout,
-                (socket_.is_open() ? "connected, but not logged in yet after " : "not tried yet after ") + limit +
-                    ": it waited for other hosts, of which " + std::to_string(shared_.options.max_handshakes) +
-                    " are logged in at at once");
-  }
-  stop_clock();
-  time_out(timeout_ - std::max(left_, Duration::zero()));
+Error SshReachWords::no_session_within(Duration spent) const {
+  return Error(Code::kTimeout, where() + " did not finish the key exchange within " + duration_text(spent) +
+                                   "; is that an ssh server? " + by_hand_);
+}
+
+Error SshReachWords::hung_up_within(Duration spent, int connections) const {
+  return Error(Code::kTimeout, "the ssh server at " + where() + " closed " + std::to_string(connections) +
+                                   " connections before the key exchange within " + duration_text(spent) +
+                                   " (too many at once? see MaxStartups in its sshd_config); " + by_hand_);
+}
+
+Error SshReachWords::not_resolved_within(Duration limit) const {
+  return Error(Code::kTimeout, "resolving the host name '" + hostname_ + "' took longer than " + duration_text(limit) +
+                                   "; check DNS, or use an address");
+}
+
+Error SshReachWords::not_signed_within(Duration limit, const std::string& key) {
+  return Error(Code::kTimeout, key + " has not signed within " + duration_text(limit) +
+                                   "; does the agent wait for a confirmation, a PIN or a touch, or is it forwarded "
+                                   "from a machine that sleeps? see: ssh-add -l");
+}
+
+Error SshReachWords::not_logged_in_within(Duration limit) const {
+  return Error(Code::kTimeout, "not logged in at " + where() + " within " + duration_text(limit) +
+                                   "; is the node overloaded, or a directory server that its sshd asks? " + by_hand_);
+}
+
+Error SshReachWords::no_turn_within(Duration limit, bool is_connected, std::size_t slots) {
+  return Error(Code::kTimeout, (is_connected ? "connected, but not logged in yet after " : "not tried yet after ") +
+                                   duration_text(limit) + ": it waited for other hosts, of which " +
+                                   std::to_string(slots) + " are logged in at at once");
 }
 
 }  // namespace hvd::launch

@@ -1,8 +1,11 @@
 #include "launcher/ssh/ssh_stream.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <utility>
+
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -10,6 +13,13 @@ namespace {
 // One turn moves at most so many bytes for one node, so that a busy node does not keep the loop from the others.
 constexpr std::size_t kTurnBytes = 1024 * 1024;
 constexpr Duration kNudge = std::chrono::milliseconds(20);
+// Starting the agent has failed when no byte goes to or from a node for so long. It fails in any case when
+// SshOptions::answer_time is over, though not before a moment without a byte. The time is generous: a ~/.bashrc that
+// runs `pyenv init` waits up to 60 s for a lock when many shells start at once (measured with 12 on one machine).
+constexpr Duration kStartPatience = std::chrono::seconds(120);
+constexpr int kMomentsPerAnswer = 20;
+// The exit status may follow the end of the output by so much. An agent that lives on without output is not waited for.
+constexpr Duration kEndPatience = std::chrono::seconds(2);
 
 std::string megabytes(std::size_t bytes) {
   std::array<char, 32> text{};
@@ -37,12 +47,7 @@ void SshConversation::write(std::string bytes) {
   if (system_ssh_ != nullptr) {
     return system_ssh_->write(std::move(bytes));
   }
-  if (output_at_ == output_.size()) {
-    output_ = std::move(bytes);
-    output_at_ = 0;
-  } else {
-    output_ += bytes;
-  }
+  input_.write(std::move(bytes));
   drive_later();
 }
 
@@ -50,7 +55,7 @@ void SshConversation::close_input() {
   if (system_ssh_ != nullptr) {
     return system_ssh_->close_input();
   }
-  wants_end_of_input_ = true;
+  input_.finish();
   drive_later();
 }
 
@@ -121,8 +126,8 @@ void SshConversation::switch_over(const SshReach& reach) {
   command.afterword = "; the system's ssh is used because " + way_out.because +
                       (way_out.own_try.empty() ? "" : "; hvdrun's own try: " + way_out.own_try);
   system_ssh_ = std::make_unique<RshStream>(shared_->system_ssh, std::move(command), sink_);
-  system_ssh_->write(std::exchange(output_, ""));
-  if (wants_end_of_input_) {
+  system_ssh_->write(input_.release());
+  if (input_.wants_end()) {
     system_ssh_->close_input();
   }
 }
@@ -207,13 +212,13 @@ void SshConversation::drive_bytes() {
     if (idle_rounds > 1) {
       return nudge_if_stuck();
     }
-  } while (session_->has_work(has_output()));
+  } while (session_->has_work(input_.has_more()));
 }
 
 // The window has room, and libssh2 still takes nothing: it renews the session's keys. Packets end that, but a call of
 // ours that does not write may read the last of them off the socket. So we look again, rarely.
 void SshConversation::nudge_if_stuck() {
-  if (nudge_ == 0 && session_->has_work(has_output())) {
+  if (nudge_ == 0 && session_->has_work(input_.has_more())) {
     nudge_ = shared_->loop.after(kNudge, [this] {
       nudge_ = 0;
       drive();
@@ -265,21 +270,23 @@ void SshConversation::on_greeting() {
     switch (greeting_.next()) {
       case AgentGreeting::Event::kNone:
         return;
-      case AgentGreeting::Event::kNeed:
-        pushed_image_ = shared_->agent_images().value().find(greeting_.wanted());
-        if (pushed_image_ == nullptr) {
+      case AgentGreeting::Event::kNeed: {
+        const AgentImage* image = shared_->agent_images().value().find(greeting_.wanted());
+        if (image == nullptr) {
           return finish(Error(Code::kUnreachable, target_.host + ": asked for an agent for '" + greeting_.wanted() +
                                                       "', which was not offered"));
         }
-        sink_.on_progress("pushing the agent (" + megabytes(pushed_image_->bytes.size()) + ")");
+        input_.push(image->bytes);
+        sink_.on_progress("pushing the agent (" + megabytes(image->bytes.size()) + ")");
         if (stage_ == Stage::kOver) {
           return;
         }
         break;
+      }
       case AgentGreeting::Event::kFailed:
         // The remote shell may have printed the reason to its standard error. So we read on to the end, but with the
         // same deadline as for a shell that prints nothing.
-        is_input_broken_ = true;
+        input_.give_up();
         return expect_end();
       case AgentGreeting::Event::kAgent:
         return on_agent();
@@ -290,65 +297,114 @@ void SshConversation::on_greeting() {
 void SshConversation::on_agent() {
   stage_ = Stage::kOpen;
   is_agent_up_ = true;
+  input_.begin_session();
   shared_->loop.cancel(timer_);
   timer_ = 0;
-  opened_.was_pushed = pushed_image_ != nullptr;
+  opened_.was_pushed = input_.has_image();
   sink_.on_open(opened_);
   if (stage_ == Stage::kOpen && !greeting_.rest().empty()) {
     sink_.on_bytes(as_bytes(greeting_.rest()));
   }
 }
 
-bool SshConversation::has_output() const {
-  if (is_input_broken_) {
-    return false;
-  }
-  if (stage_ == Stage::kStarting) {
-    return pushed_image_ != nullptr && pushed_ < pushed_image_->bytes.size();
-  }
-  return output_at_ < output_.size() || (wants_end_of_input_ && !has_ended_input_);
-}
-
+// Sends at most a turn's worth.
 std::size_t SshConversation::flush() {
-  if (!has_output()) {
-    return 0;
-  }
-  if (stage_ == Stage::kStarting) {
-    const std::size_t taken = write_from(pushed_image_->bytes, pushed_);
-    if (taken > 0) {
-      expect_progress();
-    }
-    return taken;
-  }
-  const std::size_t taken = write_from(output_, output_at_);
-  if (output_at_ < output_.size() || is_input_broken_) {
-    return taken;
-  }
-  output_.clear();
-  output_at_ = 0;
-  if (wants_end_of_input_ && !has_ended_input_) {
-    const auto ended = session_->send_end_of_input();
-    has_ended_input_ = !ended.ok() || ended.value() == SshStep::kDone;
-  }
-  return taken;
-}
-
-// Writes `text` from `at` on, at most a turn's worth, and moves `at`.
-std::size_t SshConversation::write_from(const std::string& text, std::size_t& at) {
   std::size_t total = 0;
-  while (at < text.size() && total < kTurnBytes) {
-    const auto taken = session_->write(as_bytes(std::string_view(text).substr(at, kTurnBytes)));
+  while (total < kTurnBytes && !input_.next().empty()) {
+    const auto taken = session_->write(as_bytes(input_.next().substr(0, kTurnBytes)));
     if (!taken.ok()) {
-      is_input_broken_ = true;  // why stands in what the other side still has to say
-      return total;
+      input_.give_up();  // why stands in what the other side still has to say
+      break;
     }
     if (taken.value() == 0) {
-      return total;
+      break;
     }
-    at += taken.value();
+    input_.take(taken.value());
     total += taken.value();
   }
+  if (stage_ == Stage::kStarting && total > 0) {
+    expect_progress();
+  }
+  if (input_.is_end_next()) {
+    const auto ended = session_->send_end_of_input();
+    if (!ended.ok() || ended.value() == SshStep::kDone) {
+      input_.end_sent();
+    }
+  }
   return total;
+}
+
+void SshConversation::begin_ending() {
+  stage_ = Stage::kEnding;
+  expect_end();
+}
+
+void SshConversation::expect_end() {
+  shared_->loop.cancel(timer_);
+  timer_ = shared_->loop.after(kEndPatience, [this] {
+    const auto self = shared_from_this();
+    finish(is_agent_up_ ? Error(Code::kLostPeer, target_.host + ": the agent closed its output")
+                        : start_error("the remote shell closed its output"));
+  });
+}
+
+void SshConversation::drive_ending() {
+  const auto closed = session_->wait_closed();
+  if (closed.ok() && closed.value() == SshStep::kAgain) {
+    return;
+  }
+  if (!closed.ok()) {
+    return finish(is_agent_up_
+                      ? Error(Code::kLostPeer, target_.host + ": the connection broke: " + closed.error().message())
+                      : start_error(closed.error().message()));
+  }
+  finish(end_error());
+}
+
+// Says why the agent did not start. `how` is what ssh knows; if the script said more, that counts for more.
+Error SshConversation::start_error(const std::string& how) const {
+  const std::string remote = errors_.last_line();
+  const std::string noise = greeting_.last_noise();
+  std::string text = target_.host + ": the agent did not start: ";
+  if (!greeting_.failure().empty()) {
+    text += greeting_.failure() + (remote.empty() ? "" : " (" + remote + ")");
+  } else {
+    text += how + (remote.empty() ? "" : "; its standard error: " + remote) +
+            (noise.empty() ? "" : "; it printed: " + noise);
+  }
+  return Error(Code::kUnreachable, text);
+}
+
+Error SshConversation::end_error() const {
+  const SshSession::Exit exit = session_->exit();
+  const std::string how = exit.signal.empty() ? "exit status " + std::to_string(exit.status) : "signal " + exit.signal;
+  if (!is_agent_up_) {
+    return start_error("the remote shell ended (" + how + ") before it started the agent");
+  }
+  const std::string remote = errors_.last_line();
+  return Error(kAgentEnded, target_.host + ": the agent ended (" + how + ")" + (remote.empty() ? "" : ": " + remote));
+}
+
+void SshConversation::expect_progress() {
+  const Duration limit = shared_->options.answer_time;
+  const Duration left = began_ + limit - shared_->loop.now();
+  const Duration patience = std::min(kStartPatience, std::max(left, limit / kMomentsPerAnswer));
+  shared_->loop.cancel(timer_);
+  timer_ = shared_->loop.after(patience, [this, patience] { on_no_progress(patience); });
+}
+
+void SshConversation::on_no_progress(Duration patience) {
+  const auto self = shared_from_this();
+  const std::string silent = "nothing was heard from the node for " + duration_text(patience);
+  constexpr const char* kShell = "does its login shell hang (~/.bashrc), or the file system of its home directory?";
+  if (stage_ == Stage::kOpening) {
+    return finish(start_error("logged in, and then " + silent + ", not even that its login shell was started"));
+  }
+  if (input_.has_image()) {
+    return finish(start_error("it was being pushed, and after " + std::to_string(input_.pushed()) + " bytes of it " +
+                              silent + "; " + kShell));
+  }
+  finish(start_error("logged in, its login shell was started, and then " + silent + "; " + kShell));
 }
 
 }  // namespace hvd::launch

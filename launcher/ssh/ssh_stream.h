@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "launcher/ssh/ssh_input.h"
 #include "launcher/ssh/ssh_reach.h"
 #include "launcher/ssh/ssh_session.h"
 #include "launcher/ssh/ssh_shared.h"
@@ -43,9 +44,8 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   void drive_bytes();
   void drive_ending();
   void nudge_if_stuck();
-  // Both return how many bytes were taken.
+  // Returns how many bytes were taken.
   std::size_t flush();
-  std::size_t write_from(const std::string& text, std::size_t& at);
   // Reads bytes from one source until there are none or the budget is used up.
   std::size_t read_all(SshSession::Source source, std::size_t budget);
   void on_output(Bytes bytes);
@@ -58,7 +58,6 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   void on_no_progress(Duration patience);
   // Begins to wait for the end of what the node says, with a deadline.
   void expect_end();
-  [[nodiscard]] bool has_output() const;
   [[nodiscard]] Error start_error(const std::string& how) const;
   [[nodiscard]] Error end_error() const;
   void finish(const Error& why);
@@ -83,14 +82,8 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   std::string command_;
   AgentGreeting greeting_;
   RemoteErrors errors_;
-  const AgentImage* pushed_image_ = nullptr;  // set when the node has asked for it; owned by shared_
-  std::size_t pushed_ = 0;
+  SshInput input_;
   bool is_agent_up_ = false;
-  bool is_input_broken_ = false;  // the remote side takes no more; what it still says is read to the end
-  std::string output_;
-  std::size_t output_at_ = 0;
-  bool wants_end_of_input_ = false;
-  bool has_ended_input_ = false;
 };
 
 class SshStream final : public Stream {

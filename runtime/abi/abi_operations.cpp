@@ -26,7 +26,7 @@ using hvd::missing;
 using hvd::resolve;
 using hvd::Result;
 
-Result<std::shared_ptr<const hvd_ctx::Operation>> operation_of(hvd_ctx* ctx, int64_t handle) {
+Result<std::shared_ptr<const hvd::Operation>> operation_of(hvd_ctx* ctx, int64_t handle) {
   HVD_TRY_ASSIGN(const auto context, resolve(ctx));
   return context->find(handle);
 }
@@ -67,7 +67,7 @@ Result<std::span<const hvd_op* const>> group_of(const hvd_op* const* ops, int32_
   return std::span(ops, static_cast<std::size_t>(count));
 }
 
-void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
+void fill(hvd_output& out, const hvd::Operation& operation) {
   const auto& owned = operation.completion->output();
   const std::span<const std::int64_t> shape = owned ? owned->shape : operation.shape();
   out.data = owned ? owned->address() : operation.output;
@@ -80,7 +80,7 @@ void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
   out.received_count = has_splits ? static_cast<int32_t>(owned->received_splits.size()) : 0;
 }
 
-using Operations = std::vector<std::shared_ptr<const hvd_ctx::Operation>>;
+using Operations = std::vector<std::shared_ptr<const hvd::Operation>>;
 
 // Returns all operations or an error; `call` names the function in the error.
 Result<Operations> operations_of(hvd_ctx& context, const int64_t* handles, int32_t count, const std::string& call) {

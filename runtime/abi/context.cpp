@@ -11,12 +11,6 @@
 
 namespace {
 
-// Handles are never reused in a process, so that a handle of an earlier job cannot name an operation of a later one.
-std::int64_t next_handle() {
-  static std::atomic<std::int64_t> last = 0;
-  return ++last;
-}
-
 constexpr const char* kForkedText =
     "this process was forked from a rank of a job and is no rank of it; use the job from the process that joined it";
 
@@ -50,22 +44,6 @@ hvd::Result<std::shared_ptr<hvd::Engine>> hvd_ctx::engine() {
   return engine_;
 }
 
-std::shared_ptr<hvd_ctx::Operation> hvd_ctx::make_operation() {
-  return std::allocate_shared<Operation>(hvd::BlockAllocator<Operation>(operation_blocks_));
-}
-
-// Makes the operation of a handle for an operation that was done at once.
-std::shared_ptr<const hvd_ctx::Operation> hvd_ctx::done_operation(const hvd::QuickOp& op) {
-  auto operation = make_operation();
-  operation->completion =
-      std::allocate_shared<hvd::Completion>(hvd::BlockAllocator<hvd::Completion>(completion_blocks_));
-  operation->completion->finish(hvd::Result<void>());
-  operation->output = op.output;
-  operation->size_bytes = op.size_bytes;
-  operation->set_shape(op.shape);
-  return operation;
-}
-
 hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
   hvd::OpRef alone = engine_now->get_op();
@@ -85,7 +63,7 @@ hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
     }
     if (engine_now->try_quick(*set, op.process_set, *quick)) {
       if (handle != nullptr) {
-        *handle = keep(done_operation(*quick));
+        *handle = operations_.keep(operations_.make_done(*quick));
       }
       return {};
     }
@@ -111,13 +89,6 @@ hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
     HVD_TRY(release(started));
   }
   return outcome;
-}
-
-std::int64_t hvd_ctx::keep(std::shared_ptr<const Operation> operation) {
-  const std::int64_t handle = next_handle();
-  const std::lock_guard lock(mu_);
-  operations_.emplace(handle, std::move(operation));
-  return handle;
 }
 
 hvd::Result<void> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops, hvd::Engine::Caller caller,
@@ -256,38 +227,31 @@ hvd::Result<void> hvd_ctx::start(hvd::Engine& engine, std::span<hvd::OpRef> ops,
   // the handles yet.
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const hvd::Submission& what = ops[i]->what;
-    auto operation = make_operation();
+    auto operation = operations_.make();
     operation->completion = ops[i]->completion;
     operation->output = what.output;
     operation->size_bytes = what.output == nullptr ? 0 : hvd::size_bytes_of(what.shape, what.dtype).value_or(0);
     operation->set_shape(what.shape);
     operation->stream = what.stream;
-    handles[i] = keep(std::move(operation));
+    handles[i] = operations_.keep(std::move(operation));
   }
   auto submitted = engine.submit(ops, caller);
   if (!submitted.ok()) {
-    const std::lock_guard lock(mu_);
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      operations_.erase(std::exchange(handles[i], 0));
+      operations_.forget(std::exchange(handles[i], 0));
     }
   }
   return submitted;
 }
 
-hvd::Result<std::shared_ptr<const hvd_ctx::Operation>> hvd_ctx::find(std::int64_t handle) {
+hvd::Result<std::shared_ptr<const hvd::Operation>> hvd_ctx::find(std::int64_t handle) {
   if (is_forked()) {
     return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
   }
-  const std::lock_guard lock(mu_);
-  const auto found = operations_.find(handle);
-  if (found == operations_.end()) {
-    return hvd::Error(hvd::Code::kNotFound, "there is no operation with handle " + std::to_string(handle) +
-                                                "; it was released, or belongs to another job");
-  }
-  return found->second;
+  return operations_.find(handle);
 }
 
-void hvd_ctx::wait(const Operation& operation, const std::optional<hvd::Deadline>& until) {
+void hvd_ctx::wait(const hvd::Operation& operation, const std::optional<hvd::Deadline>& until) {
   if (operation.completion->is_done()) {
     return;
   }
@@ -305,14 +269,14 @@ void hvd_ctx::wait(const Operation& operation, const std::optional<hvd::Deadline
   }
 }
 
-hvd::Result<void> hvd_ctx::finish(const Operation& operation) {
+hvd::Result<void> hvd_ctx::finish(const hvd::Operation& operation) {
   wait(operation);
   HVD_TRY(operation.completion->wait());
   const auto& ticket = operation.completion->ticket();
   return ticket == nullptr ? hvd::Result<void>() : ticket->join(operation.stream);
 }
 
-hvd::Result<void> hvd_ctx::fetch(const Operation& operation, void* to, std::int64_t size_bytes, void* stream) {
+hvd::Result<void> hvd_ctx::fetch(const hvd::Operation& operation, void* to, std::int64_t size_bytes, void* stream) {
   if (!operation.completion->is_done()) {
     return hvd::Error(hvd::Code::kInvalid, "hvd_fetch: the operation has not finished; call hvd_wait first");
   }
@@ -341,10 +305,9 @@ hvd::Result<void> hvd_ctx::fetch(const Operation& operation, void* to, std::int6
 }
 
 hvd::Result<void> hvd_ctx::release(std::int64_t handle) {
-  HVD_TRY_ASSIGN(const std::shared_ptr<const Operation> operation, find(handle));
+  HVD_TRY_ASSIGN(const std::shared_ptr<const hvd::Operation> operation, find(handle));
   wait(*operation);
-  const std::lock_guard lock(mu_);
-  operations_.erase(handle);
+  operations_.forget(handle);
   return {};
 }
 

@@ -4,26 +4,20 @@
 // Thread: any (mutex mu_).
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "hvd/hvd.h"
 #include "runtime/abi/config.h"
+#include "runtime/abi/operation_table.h"
 #include "runtime/base/process_mark.h"
 #include "runtime/base/result.h"
-#include "runtime/core/block_pool.h"
-#include "runtime/core/completion.h"
 #include "runtime/engine/engine.h"
-#include "runtime/execute/quick_path.h"
 #include "runtime/execute/submit_queue.h"
 
 struct hvd_ctx {
@@ -39,24 +33,6 @@ struct hvd_ctx {
   ~hvd_ctx();
   hvd_ctx(const hvd_ctx&) = delete;
   hvd_ctx& operator=(const hvd_ctx&) = delete;
-
-  // Operation is what a handle names. A thread that waits keeps a reference, so that hvd_release or the end of the
-  // context in another thread does not free it.
-  struct Operation {
-    std::shared_ptr<hvd::Completion> completion;
-    void* output = nullptr;
-    std::size_t size_bytes = 0;
-    void* stream = nullptr;  // of the device that holds the result
-    std::array<std::int64_t, HVD_MAX_DIMS> extents{};
-    std::size_t ndim = 0;
-
-    // The shape of the output, if the output is the caller's memory.
-    [[nodiscard]] std::span<const std::int64_t> shape() const { return std::span(extents).first(ndim); }
-    void set_shape(std::span<const std::int64_t> from) {
-      std::copy(from.begin(), from.end(), extents.begin());
-      ndim = from.size();
-    }
-  };
 
   [[nodiscard]] const hvd::RankMap& map() const { return map_; }
   // True if the ranks found each other through MPI, or move their data by it.
@@ -92,12 +68,12 @@ struct hvd_ctx {
   hvd::Result<void*> create_buffer(std::int64_t size_bytes);
   hvd::Result<void> destroy_buffer(const void* data);
   // Waits until the operation is done, or the deadline has passed.
-  void wait(const Operation& operation, const std::optional<hvd::Deadline>& until = std::nullopt);
+  void wait(const hvd::Operation& operation, const std::optional<hvd::Deadline>& until = std::nullopt);
   // Waits, and returns the operation's outcome. Work that its stream gets from now on runs after it.
-  hvd::Result<void> finish(const Operation& operation);
+  hvd::Result<void> finish(const hvd::Operation& operation);
   // Copies the result of a finished operation, if the runtime allocated it.
-  hvd::Result<void> fetch(const Operation& operation, void* to, std::int64_t size_bytes, void* stream);
-  hvd::Result<std::shared_ptr<const Operation>> find(std::int64_t handle);
+  hvd::Result<void> fetch(const hvd::Operation& operation, void* to, std::int64_t size_bytes, void* stream);
+  hvd::Result<std::shared_ptr<const hvd::Operation>> find(std::int64_t handle);
   hvd::Result<void> release(std::int64_t handle);
   hvd::Result<void> read_counters(int process_set, hvd_counters& out);
   hvd::Result<void> start_timeline(const std::string& path, bool marks_cycles);
@@ -111,29 +87,22 @@ struct hvd_ctx {
   // `handles` has room for one handle per operation.
   hvd::Result<void> start(hvd::Engine& engine, std::span<hvd::OpRef> ops, hvd::Engine::Caller caller,
                           std::int64_t* handles);
-  std::shared_ptr<Operation> make_operation();
-  std::shared_ptr<const Operation> done_operation(const hvd::QuickOp& op);
   // Runs a change of process sets or buffers, which `fill` describes. T is the type of its result: a number or an
   // address.
   template <typename T, typename Fill>
   hvd::Result<T> change(const Fill& fill);
-  std::int64_t keep(std::shared_ptr<const Operation> operation);
 
   // constant after construction
   const hvd::RankMap map_;
   const bool is_by_mpi_;
   const std::string object_key_;
   const hvd::ProcessMark process_;
-  const std::shared_ptr<hvd::BlockPool> operation_blocks_ = std::make_shared<hvd::BlockPool>();
-  const std::shared_ptr<hvd::BlockPool> completion_blocks_ = std::make_shared<hvd::BlockPool>();
   // guarded by mu_
   std::mutex mu_;
   std::vector<hvd::OpRef> spare_group_;  // always empty; kept so that its memory is used again
   std::shared_ptr<hvd::Engine> engine_;  // null once closed; a thread that waits in the engine keeps it alive
-  using Operations =
-      std::unordered_map<std::int64_t, std::shared_ptr<const Operation>, std::hash<std::int64_t>, std::equal_to<>,
-                         hvd::BlockAllocator<std::pair<const std::int64_t, std::shared_ptr<const Operation>>>>;
-  Operations operations_{Operations::allocator_type(std::make_shared<hvd::BlockPool>())};
+  // has a mutex of its own
+  hvd::OperationTable operations_;
 };
 
 namespace hvd {

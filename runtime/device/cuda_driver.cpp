@@ -199,10 +199,7 @@ class CudaDevice final : public Device {
   static Result<std::shared_ptr<Device>> make(int ordinal, const std::string& library);
   ~CudaDevice() override;
 
-  [[nodiscard]] int ordinal() const override { return ordinal_; }
-  [[nodiscard]] const std::string& name() const override { return name_; }
-  [[nodiscard]] const DeviceUuid& uuid() const override { return uuid_; }
-  [[nodiscard]] int multiprocessors() const override { return multiprocessors_; }
+  [[nodiscard]] const DeviceInfo& info() const override { return info_; }
 
   Result<void> push_context() override { return check(cuda_->context_push(context_), "cuCtxPushCurrent"); }
   Result<void> pop_context() override {
@@ -285,7 +282,7 @@ class CudaDevice final : public Device {
     HVD_TRY_ASSIGN(const auto current, Current::make(*this));
     CUdeviceptr made = 0;
     if (auto done = check(cuda_->memory_alloc(&made, size_bytes), "cuMemAlloc"); !done.ok()) {
-      return done.error().with_context(std::to_string(size_bytes) + " bytes on GPU " + std::to_string(ordinal_));
+      return done.error().with_context(std::to_string(size_bytes) + " bytes on GPU " + std::to_string(info_.ordinal));
     }
     return reinterpret_cast<void*>(static_cast<std::uintptr_t>(made));
   }
@@ -330,7 +327,7 @@ class CudaDevice final : public Device {
   }
 
  private:
-  CudaDevice(int ordinal, std::shared_ptr<const Functions> cuda) : cuda_(std::move(cuda)), ordinal_(ordinal) {}
+  CudaDevice(int ordinal, std::shared_ptr<const Functions> cuda) : cuda_(std::move(cuda)) { info_.ordinal = ordinal; }
 
   Result<void> find();
   Result<void> check(CUresult code, const char* function) const { return cuda_->check(code, function); }
@@ -348,12 +345,9 @@ class CudaDevice final : public Device {
 
   // constant after construction
   std::shared_ptr<const Functions> cuda_;
-  int ordinal_;
+  DeviceInfo info_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
-  std::string name_;
-  DeviceUuid uuid_{};
-  int multiprocessors_ = 0;
   int priority_ = 0;
 
   mutable std::mutex mutex_;
@@ -374,16 +368,16 @@ Result<std::shared_ptr<Device>> CudaDevice::make(int ordinal, const std::string&
 
 Result<void> CudaDevice::find() {
   static constexpr int kMaxName = 256;
-  HVD_TRY(check(cuda_->device_get(&device_, ordinal_), "cuDeviceGet"));
+  HVD_TRY(check(cuda_->device_get(&device_, info_.ordinal), "cuDeviceGet"));
   std::array<char, kMaxName> name{};
   HVD_TRY(check(cuda_->device_name(name.data(), kMaxName, device_), "cuDeviceGetName"));
-  name_ = name.data();
+  info_.name = name.data();
   CUuuid uuid{};
   HVD_TRY(check(cuda_->device_uuid(&uuid, device_), "cuDeviceGetUuid"));
-  for (std::size_t i = 0; i < uuid_.size(); ++i) {
-    uuid_.at(i) = static_cast<std::uint8_t>(uuid.bytes[i]);
+  for (std::size_t i = 0; i < info_.uuid.size(); ++i) {
+    info_.uuid.at(i) = static_cast<std::uint8_t>(uuid.bytes[i]);
   }
-  HVD_TRY(check(cuda_->device_attribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device_),
+  HVD_TRY(check(cuda_->device_attribute(&info_.multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device_),
                 "cuDeviceGetAttribute"));
   HVD_TRY(check(cuda_->context_retain(&context_, device_), "cuDevicePrimaryCtxRetain"));
   HVD_TRY_ASSIGN(const auto current, Current::make(*this));
@@ -431,7 +425,8 @@ Result<KernelHandle> CudaDevice::kernel(const char* name) {
   HVD_TRY_ASSIGN(const auto current, Current::make(*this));
   if (module_ == nullptr) {
     if (auto done = check(cuda_->module_load(&module_, device_code().data()), "cuModuleLoadData"); !done.ok()) {
-      return done.error().with_context("device code for GPU " + std::to_string(ordinal_) + " (" + name_ + ")");
+      return done.error().with_context("device code for GPU " + std::to_string(info_.ordinal) + " (" + info_.name +
+                                       ")");
     }
   }
   KernelHandle found = nullptr;

@@ -43,6 +43,13 @@ struct LaunchSize {
   unsigned threads = 1;
 };
 
+struct DeviceInfo {
+  int ordinal = 0;  // its number in this process
+  std::string name;
+  DeviceUuid uuid{};
+  int multiprocessors = 0;
+};
+
 class Device {
  public:
   static constexpr const char* kLibrary = "libcuda.so.1";
@@ -57,10 +64,8 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  [[nodiscard]] virtual int ordinal() const = 0;
-  [[nodiscard]] virtual const std::string& name() const = 0;
-  [[nodiscard]] virtual const DeviceUuid& uuid() const = 0;
-  [[nodiscard]] virtual int multiprocessors() const = 0;
+  // What it is; the same as long as it lives.
+  [[nodiscard]] virtual const DeviceInfo& info() const = 0;
 
   // ---- for a library that needs the context current in the calling thread, as NCCL does; see Current ----
   virtual Result<void> push_context() = 0;

@@ -196,7 +196,7 @@ Result<void> DeviceKernels::launch_moves(StreamHandle stream, std::span<const Mo
     HVD_TRY_ASSIGN(table, table_of(stream, moves));
     list.moves = static_cast<const Move*>(table->there.data());
   }
-  const std::uint64_t most = static_cast<std::uint64_t>(device_->multiprocessors()) * kBlocksOfMultiprocessor;
+  const std::uint64_t most = static_cast<std::uint64_t>(device_->info().multiprocessors) * kBlocksOfMultiprocessor;
   const std::uint64_t wanted = (chunks + kWarpsOfBlock - 1) / kWarpsOfBlock;
   const LaunchSize size{static_cast<unsigned>(std::min(wanted, std::max<std::uint64_t>(most, 1))), kThreads};
   void* argument = &list;
@@ -282,7 +282,7 @@ Result<void> DeviceKernels::combine(StreamHandle stream, std::span<void* const> 
   void* argument = &pair;
   const std::span<void* const> arguments(&argument, 1);
   HVD_TRY(device_->launch(products, LaunchSize{kProductBlocks, kProductThreads}, arguments, stream));
-  const auto most = static_cast<std::size_t>(device_->multiprocessors()) * kBlocksOfMultiprocessor;
+  const auto most = static_cast<std::size_t>(device_->info().multiprocessors) * kBlocksOfMultiprocessor;
   const std::size_t wanted = (count + kProductThreads - 1) / kProductThreads;
   const LaunchSize size{static_cast<unsigned>(std::min(wanted, std::max<std::size_t>(most, 1))), kProductThreads};
   return device_->launch(sum, size, arguments, stream);

@@ -75,8 +75,8 @@ Result<std::shared_ptr<DevicePool>> DevicePlane::pool_of(int ordinal) {
   if (pool_ == nullptr) {
     HVD_TRY_ASSIGN(auto device, Device::open(ordinal));
     pool_ = DevicePool::make(std::move(device));
-  } else if (pool_->device()->ordinal() != ordinal) {
-    return Error(Code::kInvalid, "this rank works on " + text_of(pool_->device()->ordinal()) +
+  } else if (pool_->device()->info().ordinal != ordinal) {
+    return Error(Code::kInvalid, "this rank works on " + text_of(pool_->device()->info().ordinal) +
                                      ", and the tensor lies on " + text_of(ordinal) +
                                      "; a rank has one GPU: choose it by hvd.local_rank()");
   }

@@ -130,7 +130,7 @@ DeviceFacts make_facts(const DeviceOptions& options, const Result<std::shared_pt
     return rank_facts;
   }
   rank_facts.has_device = 1;
-  rank_facts.uuid = device.value()->uuid();
+  rank_facts.uuid = device.value()->info().uuid;
   const auto kernel = device.value()->kernel(move_kernel(Dtype::kFloat32, Dtype::kFloat32, 1.0, true));
   rank_facts.has_kernels = kernel.ok() ? 1 : 0;
   if (!kernel.ok() && nccl.ok()) {

@@ -199,7 +199,7 @@ Result<std::string> measure(int repeats, std::size_t shrink) {
     times += name + quartiles(work.times);
     late += name + std::to_string(work.late);
   }
-  return "{\"device\": \"" + device->name() + "\", \"bytes\": " + std::to_string(bench.tensors.size_bytes) +
+  return "{\"device\": \"" + device->info().name + "\", \"bytes\": " + std::to_string(bench.tensors.size_bytes) +
          ", \"times\": {" + times + "}, \"late\": {" + late + "}}";
 }
 

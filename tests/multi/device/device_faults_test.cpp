@@ -112,7 +112,7 @@ struct Everything {
   Outcome run(hvd_ctx* ctx, std::size_t index, int process_set) {
     tasks[index].process_set = process_set;
     hvd_op op = tasks[index].op_on(tensors[2 * index]->data(), tensors[2 * index + 1]->data());
-    op.device = gpu.device->ordinal();
+    op.device = gpu.device->info().ordinal;
     op.stream = gpu.stream.handle();
     std::int64_t handle = 0;
     const Outcome started = outcome(hvd_enqueue(ctx, &op, &handle));

@@ -168,7 +168,7 @@ inline Got run_on_device(hvd_ctx* ctx, Gpu& gpu, const Task& task, const std::ve
   DeviceTensor in(gpu, input);
   DeviceTensor out(gpu, std::vector<std::uint8_t>(input.size(), 0xee));
   hvd_op op = task.op_on(in.data(), task.in_place ? in.data() : out.data());
-  op.device = gpu.device->ordinal();
+  op.device = gpu.device->info().ordinal;
   op.stream = gpu.stream.handle();
   std::int64_t handle = 0;
   Got got;

@@ -27,7 +27,7 @@ struct Gradients {
     }
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       ops.push_back(tasks[i].op_on(tensors[i]->data(), tensors[i]->data()));
-      ops.back().device = gpu.device->ordinal();
+      ops.back().device = gpu.device->info().ordinal;
       ops.back().stream = gpu.stream.handle();
     }
   }

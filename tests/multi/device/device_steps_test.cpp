@@ -86,7 +86,7 @@ TEST_CASE("devices: an operation waits on the device for what the program does t
         Task second{HVD_ALLREDUCE, Dtype::kFloat32, HVD_SUM, {1000}, "b " + std::to_string(turn)};
         hvd_op op_a = task.op_on(a.data(), a.data());
         hvd_op op_b = second.op_on(b.data(), b.data());
-        op_a.device = op_b.device = gpu.device->ordinal();
+        op_a.device = op_b.device = gpu.device->info().ordinal;
         op_a.stream = gpu.stream.handle();
         op_b.stream = other.handle();
         std::int64_t handles[2] = {};

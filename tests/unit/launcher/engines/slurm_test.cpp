@@ -10,7 +10,7 @@
 #include "launcher/engines/step_gang.h"
 #include "tests/support/called_placement.h"
 
-namespace hvd::launch::slurm_test {
+namespace hvd::launch::slurm_engine_test {
 
 using hvd::test::placed;
 
@@ -111,4 +111,4 @@ TEST_CASE("an agent of Slurm knows its seat and its node, and leaves the step's 
   CHECK(environment == Words{"SLURM_JOB_ID=12", "PATH=/bin"});
 }
 
-}  // namespace hvd::launch::slurm_test
+}  // namespace hvd::launch::slurm_engine_test

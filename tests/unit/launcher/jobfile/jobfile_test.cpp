@@ -209,6 +209,44 @@ TEST_CASE("placeholders are filled from what the user says, or refused where the
             .starts_with("job.yaml:2:8: <AZURE_BATCHAI_STORAGE_ACCOUNT> stands here"));
 }
 
+TEST_CASE("both forms have one rule for what a job is given twice, and for a path that is written to") {
+  const std::string file = "f";
+  const JobFileOptions options{"", {"FROM_ME=here"}};
+  Notices notices;
+  const FormReader reader(file, options, notices);
+  JobFile job;
+  const auto mount = [&](const std::string& name, bool is_of_cluster) {
+    Mount mount_there;
+    mount_there.name = name;
+    mount_there.is_of_cluster = is_of_cluster;
+    return reader.add_mount(std::move(mount_there), job).ok();
+  };
+  CHECK(mount("data/raw", false));
+  CHECK_FALSE(mount("data", false));  // the other one is inside of it
+  CHECK_FALSE(mount("data/raw/new", false));
+  CHECK(mount("data/rawer", false));
+  CHECK(mount("data", true));  // below another root
+  CHECK(job.mounts.size() == 3);
+
+  CHECK(reader.add_variable({"A", "1", {}}, false, job).ok());
+  CHECK_FALSE(reader.add_variable({"A", "1", {}}, true, job).ok());
+  CHECK(reader.add_variable({"FROM_ME", {}, {}}, true, job).ok());
+  CHECK(job.secrets[0].value == "here");
+  CHECK(job.hidden == std::vector<std::string>{"here"});
+  CHECK(reader.add_variable({"FROM_NOBODY", {}, {}}, true, job).error().message().starts_with("f:0:0: the value of"));
+
+  DocValue path;
+  for (const char* good : {"/", "/logs//", "a//b", "$DIR/logs"}) {
+    path.text = good;
+    CHECK(reader.written_path(path, "output").ok());
+  }
+  CHECK(reader.written_path(path, "output").value() == "$DIR/logs");
+  for (const char* bad : {"", "..", "a/../b", "/a/..//", "a\nb"}) {
+    path.text = bad;
+    CHECK_FALSE(reader.written_path(path, "output").ok());
+  }
+}
+
 TEST_CASE("durations are read in all the forms that files have") {
   const auto seconds = [](const std::string& text) {
     const auto duration = parse_job_duration(text);

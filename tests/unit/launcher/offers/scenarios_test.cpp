@@ -11,7 +11,7 @@
 #include "launcher/offers/first_hosts.h"
 #include "launcher/offers/host_updates.h"
 
-namespace hvd::launch::scenarios_test {
+namespace hvd::launch::offers_scenarios_test {
 
 using namespace std::chrono_literals;
 
@@ -181,4 +181,4 @@ TEST_CASE("a host that has failed gets no ranks while it is offered on, and the 
   CHECK(job.used() == "b:2");
 }
 
-}  // namespace hvd::launch::scenarios_test
+}  // namespace hvd::launch::offers_scenarios_test

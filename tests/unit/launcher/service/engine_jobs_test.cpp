@@ -58,7 +58,7 @@ TEST_CASE("names of the engine's jobs and of the service's are one set") {
   Cluster cluster;
   cluster.name = "c";
   cluster.hosts = {{"a", "", 0, 1}};
-  REQUIRE(store.add_cluster(cluster).ok());
+  REQUIRE(store.clusters().add(cluster).ok());
   JobRecord own;
   own.name = "train";
   own.uuid = "u";

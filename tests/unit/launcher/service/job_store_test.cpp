@@ -71,13 +71,13 @@ struct Records {
     Cluster cluster;
     cluster.name = name;
     cluster.hosts = parse_host_list(hosts).value();
-    const auto added = store.add_cluster(cluster);
+    const auto added = store.clusters().add(cluster);
     REQUIRE_MESSAGE(added.ok(), added.error().message());
   }
 
   std::vector<ClusterNodeState> states() {
     std::vector<ClusterNodeState> all;
-    const ClusterRecord cluster = store.cluster("lab").value();
+    const ClusterRecord cluster = store.clusters().find("lab").value();
     for (const NodeRecord& node : cluster.nodes) {
       all.push_back(node.state);
     }
@@ -174,11 +174,11 @@ TEST_CASE("what the death of a supervisor means depends on how far its job was")
   REQUIRE(records.store.set_phase(id, Phase::kPreparing).ok());
   REQUIRE(records.store.bury(id, "boot").ok());
   CHECK(records.states() == std::vector<S>{S::kLeaving});
-  CHECK(records.store.next_idle_ms("lab").value() == records.now + 9000);
+  CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + 9000);
   CHECK(!records.store.claim(id, kSomebody).value().has_value());
   records.now += 9000;
   CHECK(records.states() == std::vector<S>{S::kIdle});
-  CHECK(records.store.next_idle_ms("lab").value() == 0);
+  CHECK(records.store.clusters().next_idle_ms("lab").value() == 0);
 
   claim();
   REQUIRE(records.store.set_phase(id, Phase::kStarted).ok());
@@ -241,15 +241,15 @@ TEST_CASE("a drained node is unusable once it is idle") {
   records.add_cluster("a,b");
   const auto id = records.add("job").id;
   REQUIRE(records.store.claim(id, kSomebody).value().has_value());
-  REQUIRE(records.store.set_drained("lab", {}, true).ok());
+  REQUIRE(records.store.clusters().set_drained("lab", {}, true).ok());
   CHECK(records.states() == std::vector<S>{S::kPreparing, S::kUnusable});
   REQUIRE(records.store.end(id, {}).ok());
   CHECK(records.states() == std::vector<S>{S::kUnusable, S::kUnusable});
   CHECK(!records.store.claim(records.add("next").id, kSomebody).value().has_value());
-  REQUIRE(records.store.set_drained("lab", {"b"}, false).ok());
+  REQUIRE(records.store.clusters().set_drained("lab", {"b"}, false).ok());
   CHECK(records.states() == std::vector<S>{S::kUnusable, S::kIdle});
   // All or nothing.
-  CHECK(!records.store.set_drained("lab", {"a", "nobody"}, false).ok());
+  CHECK(!records.store.clusters().set_drained("lab", {"a", "nobody"}, false).ok());
   CHECK(records.states() == std::vector<S>{S::kUnusable, S::kIdle});
 }
 
@@ -269,8 +269,8 @@ TEST_CASE("a job that could not reach a node waits again, and others get the nod
   REQUIRE(put_back(pair));
   CHECK(records.store.job(pair.id).value().state == ExecutionState::kQueued);
   CHECK(records.states() == std::vector<S>{S::kIdle, S::kUnusable});
-  CHECK(records.store.cluster("lab").value().nodes[1].health.why == "b: no answer");
-  CHECK(records.store.next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
+  CHECK(records.store.clusters().find("lab").value().nodes[1].health.why == "b: no answer");
+  CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
 
   // The pair needs more nodes than are in service, so that it is passed over.
   CHECK_FALSE(run(pair));
@@ -281,27 +281,27 @@ TEST_CASE("a job that could not reach a node waits again, and others get the nod
     records.now += kFirstUnusableMs;
     REQUIRE(run(pair));
     REQUIRE(put_back(pair));
-    CHECK(records.store.next_idle_ms("lab").value() == records.now + 2 * kFirstUnusableMs);
+    CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + 2 * kFirstUnusableMs);
   }
   SUBCASE("until the user says that it is back") {
-    REQUIRE(records.store.set_drained("lab", {"b"}, false).ok());
+    REQUIRE(records.store.clusters().set_drained("lab", {"b"}, false).ok());
     CHECK(records.states() == std::vector<S>{S::kIdle, S::kIdle});
     REQUIRE(run(pair));
     REQUIRE(put_back(pair));
-    CHECK(records.store.next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
-    REQUIRE(records.store.set_drained("lab", {}, false).ok());
+    CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
+    REQUIRE(records.store.clusters().set_drained("lab", {}, false).ok());
     CHECK(records.states() == std::vector<S>{S::kIdle, S::kIdle});
   }
   SUBCASE("a job that reaches it ends its time, and the next failure counts as the first") {
     records.now += kFirstUnusableMs;
     REQUIRE(run(pair));
     REQUIRE(records.store.set_addresses(pair.id, {{"b", "10.0.0.2"}}).ok());
-    CHECK(records.store.cluster("lab").value().nodes[1].health == after_success());
+    CHECK(records.store.clusters().find("lab").value().nodes[1].health == after_success());
     REQUIRE(put_back(pair));
-    CHECK(records.store.next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
+    CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
   }
   SUBCASE("a drained node stays unusable when its time is over") {
-    REQUIRE(records.store.set_drained("lab", {"b"}, true).ok());
+    REQUIRE(records.store.clusters().set_drained("lab", {"b"}, true).ok());
     records.now += kFirstUnusableMs;
     CHECK(records.states() == std::vector<S>{S::kIdle, S::kUnusable});
   }
@@ -317,7 +317,7 @@ TEST_CASE("a job that could not reach a node waits again, and others get the nod
   }
   SUBCASE("a cluster that is removed takes what is known with it") {
     REQUIRE(records.store.request_stop(pair.id).ok());
-    REQUIRE(records.store.remove_cluster("lab").ok());
+    REQUIRE(records.store.clusters().remove("lab").ok());
     records.add_cluster("a,b");
     CHECK(records.states() == std::vector<S>{S::kIdle, S::kIdle});
   }
@@ -349,8 +349,8 @@ TEST_CASE("hostile texts in records stay texts") {
   records.add_cluster("a");
   for (const std::string text : {"'; DROP TABLE job; --", "\"", "a\nb", "\xff\xfe", "日本語"}) {
     CHECK(records.store.job(text).error().code() == hvd::Code::kNotFound);
-    CHECK(!records.store.cluster(text).ok());
-    CHECK(!records.store.set_drained("lab", {text}, true).ok());
+    CHECK(!records.store.clusters().find(text).ok());
+    CHECK(!records.store.clusters().set_drained("lab", {text}, true).ok());
   }
   auto id = records.add("job").id;
   REQUIRE(records.store.set_output(id, "/x/'\n\"", {"a'b", "\xff"}).ok());
@@ -383,11 +383,11 @@ TEST_CASE("a clock that is set back does not keep a node from all jobs") {
   REQUIRE(records.store.set_leaving_time(first.id, 76'000, false).ok());
   REQUIRE(records.store.bury(first.id, "boot").ok());
   CHECK(records.states() == std::vector<S>{S::kLeaving});
-  CHECK(records.store.next_idle_ms("lab").value() == records.now + 76'000);
+  CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + 76'000);
   CHECK(!records.store.claim(second.id, kSomebody).value().has_value());
   records.now = 1000;  // a machine whose clock has lost its battery
   CHECK(records.states() == std::vector<S>{S::kIdle});
-  CHECK(records.store.next_idle_ms("lab").value() == 0);
+  CHECK(records.store.clusters().next_idle_ms("lab").value() == 0);
   CHECK(records.store.claim(second.id, kSomebody).value().has_value());
 }
 
@@ -428,13 +428,13 @@ TEST_CASE("an elastic job that runs gets the nodes that become idle, and gives a
   CHECK(records.store.job(job.id).value().nodes[1].address == "10.0.0.1");
   REQUIRE(records.store.give_back(job.id, "a", false).ok());  // it is not drained
   CHECK(records.nodes_of(job).size() == 3);
-  REQUIRE(records.store.set_drained("lab", {"a", "b"}, true).ok());
+  REQUIRE(records.store.clusters().set_drained("lab", {"a", "b"}, true).ok());
   REQUIRE(records.store.set_leaving_time(job.id, 5000, false).ok());
   REQUIRE(records.store.give_back(job.id, "a", false).ok());
   REQUIRE(records.store.give_back(job.id, "b", true).ok());
   CHECK(records.nodes_of(job) == std::vector<std::string>{"c"});
   CHECK(records.states() == std::vector<S>{S::kUnusable, S::kLeaving, S::kPreparing});
-  REQUIRE(records.store.set_drained("lab", {}, false).ok());
+  REQUIRE(records.store.clusters().set_drained("lab", {}, false).ok());
   REQUIRE(records.store.grow(job.id).ok());
   CHECK(records.nodes_of(job) == std::vector<std::string>{"c", "a"});
   REQUIRE(records.store.request_stop(job.id).ok());

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "launcher/agent/agent_session.h"
+#include "launcher/sessions/session_inbox.h"
 #include "launcher/wire/resend_queue.h"
 #include "tests/support/jumping_clock.h"
 
@@ -269,6 +270,27 @@ TEST_CASE("an agent that is gone is not waited for") {
   node.agents[0].reset();
   CHECK(node.wait([&] { return node.lost.has_value(); }));
   CHECK(has(node.lost->message(), "the wire broke; its agent does not run any more"));
+}
+
+TEST_CASE("an agent that speaks of a rank of another node, or not to a launcher, is not believed") {
+  Node sink;
+  NodePlan plan;
+  plan.ranks.resize(2);
+  plan.ranks[0].rank = 2;
+  plan.ranks[1].rank = 3;
+  const SessionInbox inbox(plan, 4, sink);
+  const auto deliver = [&inbox](AgentMessage type, const std::string& body) {
+    return inbox.deliver({static_cast<std::uint16_t>(type), body});
+  };
+  const auto failed = [&deliver](int rank) {
+    return deliver(AgentMessage::kStartFailed, StartFailedMessage{rank, Error(Code::kInternal, "no")}.encode());
+  };
+  CHECK(failed(2).ok());
+  CHECK(failed(3).ok());
+  CHECK_FALSE(failed(4).ok());
+  CHECK(failed(1).error().message() == "the agent speaks of rank 1, which is not on this node");
+  CHECK_FALSE(deliver(AgentMessage::kStartFailed, "").ok());
+  CHECK_FALSE(deliver(AgentMessage::kWelcome, "").ok());
 }
 
 TEST_CASE("a connection of another session is refused") {

@@ -46,10 +46,10 @@ void* current_context() {
 
 TEST_CASE("a device tells its name, its number and an identity that lasts") {
   const auto device = open_device();
-  CHECK(device->ordinal() == 0);
-  CHECK(device->name() == "fake GPU");
-  CHECK(device->uuid() == open_device()->uuid());
-  CHECK(device->multiprocessors() > 0);
+  CHECK(device->info().ordinal == 0);
+  CHECK(device->info().name == "fake GPU");
+  CHECK(device->info().uuid == open_device()->info().uuid);
+  CHECK(device->info().multiprocessors > 0);
   CHECK(take(Device::describe_all(FAKE_CUDA_LIBRARY)) == "CUDA driver 13.0, 1 GPU: fake GPU");
 }
 
