@@ -26,6 +26,8 @@ _SETTLE_S = 10.0
 def settle(asked: List[Any], patience_s: float = _SETTLE_S) -> None:
     """Takes what other ranks' calls came to, once the job is over; Ray logs errors that nobody takes."""
     for each in asked:
+        if not ray.is_initialized():  # else the call would start another one
+            return
         try:
             ray.get(each, timeout=patience_s)
         except Exception:
@@ -57,8 +59,10 @@ class Adapter:
             try:
                 self.explain(reason_of(error))
             finally:
-                settle(list(self._last.values()))
-                self.shutdown()
+                try:
+                    settle(list(self._last.values()))
+                finally:  # also after Ctrl-C
+                    self.shutdown()
             raise
         except BaseException:  # Ctrl-C
             self.shutdown()
@@ -173,6 +177,13 @@ class Adapter:
         finally:
             self._actors, self._seats, self._launched, self._last = [], {}, None, {}
             self.strategy.release()
+
+    def shutdown_when_idle(self, is_enough: threading.Event) -> None:
+        """As shutdown(), once the ranks have done what they were asked for, or that is set."""
+        while ray.is_initialized() and not self._is_idle() and self._launched.is_alive() and not is_enough.wait(_LOOK_S):
+            pass
+        if ray.is_initialized():
+            self.shutdown()
 
     def _is_idle(self) -> bool:
         try:

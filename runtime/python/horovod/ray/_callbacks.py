@@ -36,13 +36,19 @@ class Logs(threading.Thread):
                 return
 
     def _next(self) -> Optional[bytes]:
+        import ray
+
         try:
-            return self.queue.get()
+            return self.queue.get() if ray.is_initialized() else None
         except Exception:
             return None  # Ray has ended the queue
 
     def finish(self, patience_s: Optional[float]) -> None:
         """Waits until all has been passed on."""
+        import ray
+
+        if not ray.is_initialized():  # else the call would start another one
+            return
         try:
             self.queue.put(None)
         except Exception:
@@ -90,7 +96,8 @@ def logs_for(callbacks: Optional[List[Callable[[Any], Any]]]) -> Iterator[Option
         logs.on_error = lambda: None
         if logs.error is not None:
             logs.join()  # it may be ending this call, and must not end the next one
-        if ray.is_initialized():  # else the call would start another one
-            logs.queue.shutdown(force=True)
+        if ray.is_initialized():
+            with contextlib.suppress(ValueError):  # it is of a Ray that was shut down, and with it the queue
+                logs.queue.shutdown(force=True)
     if logs.error is not None:
         raise logs.error

@@ -73,6 +73,7 @@ class _Seat:
     started: Any  # a reference that is there when the actor is
     made_at: float
     agent: Any = None  # a reference that is there when its agent has ended; None: it has none yet
+    begun_at: Optional[float] = None  # when it was told to start one
     result: Any = None  # a reference to what the rank returned
     is_up: bool = False
     is_leaving: bool = False
@@ -117,10 +118,12 @@ class _Job:
                         return self._results()
                     self._start_over()
             finally:
-                if self._launched is not None and self._launched.is_alive():
-                    self._launched.end(f"{_WHO}: the call was given up")
-                for seat in [*self._gone, *self._seats]:
-                    seat.kill()
+                try:
+                    if self._launched is not None and self._launched.is_alive():
+                        self._launched.end(f"{_WHO}: the call was given up")
+                finally:  # also after another Ctrl-C
+                    for seat in [*self._gone, *self._seats]:
+                        seat.kill()
 
     # ---- the actors ----
 
@@ -133,14 +136,17 @@ class _Job:
             offered, nodes, now = self._adapter.offered(), self._adapter.nodes(), time.monotonic()
             wanted = self._capped(sum(offered.values()))
             room = sum(min(node.free, offered.get(node.address, 0)) for node in nodes)
-            if self._seats or wanted <= room or now - begun > _FREE_S:
+            is_late = now - self._begun_at > params.elastic_timeout
+            if not is_late and (self._seats or wanted <= room or now - begun > _FREE_S):
                 self._grow(offered, nodes, now)
             self._look_at_seats()
+            up = sum(seat.is_up for seat in self._seats)
+            if is_late and up >= params.least:
+                self._do_without([seat for seat in self._seats if not seat.is_up])
             waiting = [seat.started for seat in self._seats if not seat.is_up]
-            up = len(self._seats) - len(waiting)
             if up >= params.least and not waiting and self._are_all_alive():
                 return
-            if now - self._begun_at > params.elastic_timeout:
+            if is_late:
                 last = f"; the last actor that was lost: {self._last_loss}" if self._last_loss else ""
                 raise TimeoutError(
                     f"Ray has started {up} of the {params.least} ranks that the job needs to begin after "
@@ -152,11 +158,25 @@ class _Job:
             else:
                 self._adapter.is_over.wait(_LOOK_S)
 
+    def _do_without(self, seats: List[_Seat]) -> None:
+        for seat in seats:
+            seat.kill()
+            self._let_go(seat)
+
     def _are_all_alive(self) -> bool:
         """Looks again at actors that have waited for others."""
-        for seat in list(self._seats):
+        asked = {seat.actor.network.remote(): seat for seat in self._seats}
+        patience_s = self._adapter.settings.timeout_s
+        pending, deadline = list(asked), time.monotonic() + patience_s
+        while pending and time.monotonic() < deadline:
+            self._adapter.check_wanted()
+            _, pending = ray.wait(pending, num_returns=len(pending), timeout=_LOOK_S)
+        for reference, seat in asked.items():
             try:
-                ray.get(seat.actor.network.remote(), timeout=self._adapter.settings.timeout_s)
+                if reference in pending:
+                    seat.kill()
+                    raise TimeoutError(f"it has not answered for {patience_s:g} s")
+                ray.get(reference)
             except Exception as error:
                 self._let_go(seat)
                 self._note_loss(seat, error)
@@ -199,8 +219,7 @@ class _Job:
             if seat.is_leaving or self._staying(seat.address) <= offered.get(seat.address, 0):
                 continue
             if seat.agent is None:  # nothing of this actor has begun
-                seat.kill()
-                self._let_go(seat)
+                self._do_without([seat])
             elif self._running() > self._params.least:
                 seat.is_leaving = True
                 seat.actor.leave.remote(0)
@@ -223,7 +242,7 @@ class _Job:
             except Exception as error:  # of the agent, which says why it has ended, or of the actor
                 failure = error
             self._let_go(seat)
-            if not seat.is_leaving:
+            if not seat.is_leaving or isinstance(failure, ray.exceptions.RayActorError):
                 self._note_loss(seat, failure)
         for seat in self._gone:
             if not seat.is_killed and (seat.result is None or _is_there(seat.result)):
@@ -258,7 +277,8 @@ class _Job:
         elif not launched.is_alive():
             return
         now = time.monotonic()
-        seconds = self._cooldown.note_loss(seat.node, now - seat.made_at, now)
+        lived_s = 0.0 if seat.begun_at is None else now - seat.begun_at
+        seconds = self._cooldown.note_loss(seat.node, lived_s, now)
         _tell(f"{self._last_loss}; nothing is started there for {math.ceil(seconds)} s")
 
     # ---- the job ----
@@ -286,6 +306,7 @@ class _Job:
         self._launched.start()
 
     def _start(self, seat: _Seat, order: Union[Order, JoinOrder], number: int) -> None:
+        seat.begun_at = time.monotonic()
         seat.result = seat.actor.serve.options(concurrency_group="rank").remote(0, self._calls, self._logs)
         seat.agent = seat.actor.run_agent.options(concurrency_group="agent").remote(0, order, number)
 
@@ -315,6 +336,7 @@ class _Job:
             for seat in self._seats:
                 if seat.is_up and seat.agent is None:
                     self._start(seat, order, 0)
+        self._adapter.check_ray()
         if self._launched.error is not None:
             raise self._launched.error
         if not self._launched.outcome.code:
@@ -331,7 +353,7 @@ class _Job:
         _tell("the job has not begun; its ranks are started anew")
         for seat in [*self._gone, *self._seats]:
             seat.kill()
-        self._gone, self._seats, self._launched = [], [], None
+        self._gone, self._seats, self._launched, self._has_begun = [], [], None, False
         self._join_file.unlink(missing_ok=True)
 
     def _join_order(self) -> Optional[JoinOrder]:
@@ -406,6 +428,10 @@ class ElasticAdapter:
         """RuntimeError after shutdown(), also after Ray's."""
         if self.is_over.is_set():
             raise RuntimeError(f"{_WHO}.shutdown() was called")
+        self.check_ray()
+
+    def check_ray(self) -> None:
+        """RuntimeError after ray.shutdown()."""
         if not ray.is_initialized():  # else the next question would start another Ray
             raise RuntimeError(f"{_WHO}: Ray was shut down during the call, and with it the ranks")
 
@@ -457,8 +483,8 @@ class ElasticAdapter:
     def give_up(self) -> None:
         """Ends a job that still runs; the next one may begin."""
         self.is_over.set()
-        self._is_idle.wait(END_S)
-        self.is_over.clear()
+        if self._is_idle.wait(END_S):
+            self.is_over.clear()
 
     def shutdown(self) -> None:
         """Ends a job that still runs, and takes no other."""

@@ -83,6 +83,8 @@ def _reason_of_actor(error: Any) -> str:
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
     if error.actor_init_failed:
         return lines[-1]  # of a traceback
+    if not isinstance(error, ray.exceptions.ActorDiedError):
+        return lines[0][:_RAYS_WORDS]  # it cannot be reached
     said = " ".join(lines[1:]).partition(" There are some potential root causes")[0]
     return f"the process of the actor has died{': ' if said else ''}{said[:_RAYS_WORDS]}"
 

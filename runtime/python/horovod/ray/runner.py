@@ -16,6 +16,8 @@ from horovod.runner.common._absent import absent_class
 
 # How often it looks whether a callback has raised, in seconds.
 _LOOK_S = 0.5
+# The time in seconds for ranks to end when Python does.
+_END_S = 60.0
 
 Coordinator = absent_class("horovod.ray.runner.Coordinator")
 
@@ -167,6 +169,7 @@ class RayExecutor:
         self.settings = settings
         self.adapter: Any = None
         self._is_remote = False
+        self._ray_job: Optional[str] = None  # of the connection to Ray in which the ranks were started
         self._on_dropped: Optional[weakref.finalize] = None
 
     def start(
@@ -200,6 +203,7 @@ class RayExecutor:
             make = make_payload(executable_cls, executable_args, executable_kwargs)
         self.shutdown()
         self._is_remote = ray.util.client.ray.is_connected()
+        self._ray_job = _ray_job()
         adapter_cls: Any = ElasticAdapter if self._is_elastic else Adapter
         if self._is_remote:
             # It needs no room, and is where the driver's connection ends; shutdown() must reach an elastic job that runs.
@@ -216,7 +220,9 @@ class RayExecutor:
         environment = {str(name): str(value) for name, value in (extra_env_vars or {}).items()}
         try:
             self._ask("start", make, environment, own_settings())
-        except BaseException:
+        except BaseException as error:
+            if self._is_remote and not isinstance(error, Exception):  # Ctrl-C here, of which the adapter knows nothing
+                ray.kill(self.adapter)
             self._forget()
             raise
 
@@ -265,7 +271,7 @@ class RayExecutor:
         import ray
 
         try:
-            if ray.is_initialized():  # else all actors have ended, and with them the ranks
+            if _ray_job() == self._ray_job:  # else all actors have ended, and with them the ranks
                 self._ask("shutdown")
         except ray.exceptions.RayActorError:
             pass  # a Ray Client's adapter, and with it its actors
@@ -279,11 +285,9 @@ class RayExecutor:
         self.adapter = None
 
     def _check_started(self) -> None:
-        import ray
-
         if self.adapter is None:
             raise RuntimeError("RayExecutor: there are no ranks; call start() first, and again after shutdown()")
-        if not ray.is_initialized():  # else the next call of Ray would start another one
+        if _ray_job() != self._ray_job:  # where there is none, the next call of Ray would start one
             raise RuntimeError("RayExecutor: Ray was shut down, and with it the ranks; call ray.init() and start() again")
 
     def _ask(self, name: str, *arguments: Any) -> Any:
@@ -346,8 +350,9 @@ class RayExecutor:
         try:
             pending = asked = self._ask("ask", kind, payload, ranks, logs and logs.queue)
             while pending:
-                done, pending = ray.wait(pending, num_returns=1, timeout=logs and _LOOK_S)
+                done, pending = ray.wait(pending, num_returns=1, timeout=_LOOK_S)
                 ray.get(done)  # raises what failed
+                self._check_started()
                 if logs is not None:
                     logs.check()
             return ray.get(asked)
@@ -368,19 +373,34 @@ class RayExecutor:
 
 # Executors whose ranks run. Those that are left when Python ends are shut down before Ray is.
 _started: "weakref.WeakSet[RayExecutor]" = weakref.WeakSet()
+# What ends the ranks of those that nobody has any more, and whether Python is ending.
+_ending: List[threading.Thread] = []
+_is_over = threading.Event()
 
 
 def _end_dropped(adapter: Any) -> None:
     """Ends the ranks of an executor that nobody has any more."""
+    thread = threading.Thread(target=adapter.shutdown_when_idle, args=(_is_over,), name="hvd-ray-dropped", daemon=True)
+    _ending[:] = [*(other for other in _ending if other.is_alive()), thread]
+    thread.start()  # since this is called in the middle of anything
+
+
+def _ray_job() -> Optional[str]:
+    """Which connection to Ray this process has; None: none."""
     import ray
 
-    if ray.is_initialized():  # on a thread, since this is called in the middle of anything
-        threading.Thread(target=adapter.shutdown, name="hvd-ray-dropped", daemon=True).start()
+    return ray.get_runtime_context().get_job_id() if ray.is_initialized() else None
 
 
 def _shut_down() -> None:
+    _is_over.set()
     for executor in list(_started):
-        executor.shutdown()
+        try:
+            executor.shutdown()
+        except Exception as error:
+            warnings.warn(f"RayExecutor: the ranks were not ended in order: {error}")
+    for thread in _ending:
+        thread.join(_END_S)
 
 
 def _checked_count(name: str, value: Any, least: int = 1) -> int:
