@@ -132,6 +132,10 @@ std::string words_when_alone(const Reader& env) {
     return "srun has started " + std::to_string(tasks) + " tasks (" + contract::kSlurmStepSize +
            "), and this rank runs alone; start them with srun --mpi=pmix, or with hvdrun";
   }
+  if (const int ranks = has_nearer ? 1 : count(contract::kHorovodSize); ranks > 1) {
+    return "a launcher of Horovod's has started " + std::to_string(ranks) + " ranks (" + contract::kHorovodSize +
+           "), and this one runs alone; start them with hvdrun";
+  }
   return "";
 }
 

@@ -192,10 +192,18 @@ def case_schedules_without_initial_lr_begin_at_the_optimizers():
     model = make_model()
     compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.4)))
     schedule = hvd.callbacks.LearningRateScheduleCallback
-    callbacks = [hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=1), schedule(start_epoch=1, multiplier=0.5)]
+    adjusted = []
+
+    class Noted(schedule):
+        def _adjust_learning_rate(self, epoch):  # programs override it
+            adjusted.append(epoch)
+            super()._adjust_learning_rate(epoch)
+
+    callbacks = [hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=1), Noted(start_epoch=1, multiplier=0.5)]
     for begin in (0.4, 0.2):
         rates = fit(model, own(X), own(Y), BATCH, callbacks, epochs=3)["lr"]
         np.testing.assert_allclose(rates, [begin, begin, begin / 2], rtol=1e-5)
+    assert adjusted == [1, 2, 1, 2]
     assert "multiplier" in raises(ValueError, schedule, 0.4)
 
 

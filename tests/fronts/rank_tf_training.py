@@ -299,9 +299,17 @@ def case_schedules_without_initial_lr_begin_at_the_optimizers():
     model = make_model()
     model.compile(hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     schedule = hvd_keras.callbacks.LearningRateScheduleCallback
-    callbacks = [hvd_keras.callbacks.LearningRateWarmupCallback(warmup_epochs=1), schedule(start_epoch=1, multiplier=0.1)]
+    adjusted = []
+
+    class Noted(schedule):
+        def _adjust_learning_rate(self, epoch):  # programs override it
+            adjusted.append(epoch)
+            super()._adjust_learning_rate(epoch)
+
+    callbacks = [hvd_keras.callbacks.LearningRateWarmupCallback(warmup_epochs=1), Noted(start_epoch=1, multiplier=0.1)]
     rates = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=3, verbose=0, callbacks=callbacks).history["lr"]
     np.testing.assert_allclose(rates, [0.1, 0.1, 0.01], rtol=1e-5)
+    assert adjusted == [1, 2]
     assert "multiplier" in raises(ValueError, schedule, 0.1)
 
 

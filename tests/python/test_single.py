@@ -11,6 +11,7 @@ from patience import PATIENCE
 import torch
 
 import horovod.torch as hvd
+from horovod.common import basics
 from horovod.torch import _heap
 from horovod.torch._version import demand
 from horovod.common.exceptions import HorovodInternalError
@@ -132,6 +133,13 @@ def test_capabilities():
     assert not hvd.mpi_enabled() and not hvd.mpi_threads_supported()
     assert hvd.nccl_built() == 0
     assert not (hvd.ddl_built() or hvd.ccl_built() or hvd.cuda_built() or hvd.rocm_built())
+
+
+def test_ranks_without_mpi_are_told_how_mpi4py_can_be_used(job, monkeypatch, capsys):
+    assert not hvd.mpi_threads_supported() and capsys.readouterr().err == ""
+    monkeypatch.setattr(basics, "size", lambda: 2)
+    assert not hvd.mpi_threads_supported()
+    assert "start them with it: hvdrun --launcher mpi, horovodrun --mpi, or mpirun" in capsys.readouterr().err
 
 
 def test_versions_of_torch_that_are_too_old_are_refused_by_name():

@@ -52,8 +52,8 @@ def store(tmp_path):
 
 
 def estimator(store, **values):
-    told = dict(backend=Here(), store=store, model=make_module(), input_shapes=[[-1, 4]], feature_cols=["features"],
-                label_cols=["label"], batch_size=16, epochs=2, verbose=0, random_seed=3)  # fmt: skip
+    told = dict(backend=Here(), store=store, model=make_module(), feature_cols=["features"], label_cols=["label"], batch_size=16,
+                epochs=2, verbose=0, random_seed=3)  # fmt: skip
     return TorchEstimator(**{**told, **values})
 
 
@@ -90,6 +90,30 @@ def test_two_processes_of_spark_train_as_one_does_on_the_same_order(spark, frame
     rows = model.setOutputCols(["probabilities"]).transform(frame).collect()
     expected = model.getModel()(torch.tensor([row.features for row in rows[:5]])).detach().numpy()
     numpy.testing.assert_allclose([row.probabilities.toArray() for row in rows[:5]], expected, rtol=1e-4)
+    alone = model.get_prediction_fn()(model.getModel(), rows[0])
+    numpy.testing.assert_allclose(alone.numpy(), expected[:1], rtol=1e-4)
+
+    class Reads(TorchModel):
+        """Programs whose rows are no numbers, but names of images, or texts."""
+
+        def get_prediction_fn(self):
+            def predict(module, row):
+                numbers = torch.tensor([[float(word) for word in row.text.split()]])
+                return [module(numbers), numbers.sum()]
+
+            return predict
+
+        def _transform(self, frame):
+            return super()._transform(frame).withColumnRenamed("of all", "sum")
+
+    texts = frame.selectExpr("concat_ws(' ', transform(features, value -> cast(value as string))) as text", "label")
+    model.__class__ = Reads
+    model.setLabelColoumns(["label", "weight"]).setOutputCols(["a.b", "of all"])
+    read = model.transform(texts).collect()
+    assert read[0].asDict().keys() == {"text", "label", "a.b", "sum"} and [row.label for row in read] == [row.label for row in rows]
+    numpy.testing.assert_allclose([row["a.b"].toArray() for row in read[:5]], expected, rtol=1e-4)
+    assert read[0]["sum"] == pytest.approx(sum(rows[0].features), abs=1e-4)
+    assert model.transform(texts.limit(0)).count() == 0
 
 
 def test_a_run_is_continued_and_is_then_as_if_it_had_never_ended(spark, frame, store, capsys):
@@ -139,7 +163,6 @@ def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path)
 @pytest.mark.parametrize("values, text", [
     (dict(model=torch.nn.Linear(4, 2)), "the model is a Linear, no LightningModule; horovod.spark.torch.TorchEstimator"),
     (dict(loss=torch.nn.NLLLoss()), "leave loss out, because the module's own methods say it"),
-    (dict(input_shapes=None), "input_shapes is required"),
     (dict(input_shapes=[[-1, 5]]), "'features' has 4 values a row"),
     (dict(trainer_args={"max_epochs": 3}), "trainer_args: max_epochs of the Trainer follow from the estimator"),
     (dict(checkpoint_every=3), "checkpoint_every is not supported with Lightning"),

@@ -1,6 +1,7 @@
 """The table of parameters: Horovod's list, and what is made of each row. Needs no session, and no Java."""
 
 import inspect
+import os
 
 import pytest
 
@@ -106,6 +107,18 @@ def test_backends_refuse_what_their_runs_do_not_take():
     assert HostsBackend("a:8,b:8").num_processes() == 16 and HostsBackend("a").num_processes() == 1
     with pytest.raises(ValueError, match="NAME:SLOTS"):
         HostsBackend("a:many")
+
+
+def test_the_drivers_variables_are_those_of_ranks_without_others(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "here")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    told = backend._drivers_variables()
+    assert told["MLFLOW_TRACKING_URI"] == "here" and not {"SPARK_LOCAL_IP", "CUDA_VISIBLE_DEVICES"} & set(told)
+    monkeypatch.delenv("OF_THE_DRIVER", raising=False)
+    found = backend._call_with_defaults({"MLFLOW_TRACKING_URI": "there", "OF_THE_DRIVER": "1"}, dict, (os.environ,), {})
+    assert (found["MLFLOW_TRACKING_URI"], found["OF_THE_DRIVER"]) == ("here", "1")
+    monkeypatch.delenv("OF_THE_DRIVER")
 
 
 def test_fits_take_turns_where_slots_are_few():

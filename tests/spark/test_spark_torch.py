@@ -1,5 +1,6 @@
 """TorchEstimator and TorchModel on real executors, and in this process where one process shows it."""
 
+import os
 import subprocess
 import sys
 
@@ -63,8 +64,11 @@ def assert_same_weights(one, other):
         torch.testing.assert_close(value, other[name], rtol=1e-4, atol=1e-5)
 
 
-def test_two_processes_of_spark_train_as_one_does_on_the_same_order(spark, frame, store):
-    model = estimator(store, backend=SparkBackend(num_proc=2)).fit(frame)
+def test_two_processes_of_spark_train_as_one_does_on_the_same_order(spark, frame, store, monkeypatch):
+    two = SparkBackend(num_proc=2)
+    model = estimator(store, backend=two).fit(frame)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "here")  # later than the executors began
+    assert two.run(os.getenv, ("MLFLOW_TRACKING_URI",)) == ["here"] * 2
     net = make_net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1 * 2, momentum=0.5)
     data = open_prepared(store).train
@@ -128,6 +132,20 @@ def test_a_run_is_continued_and_is_then_as_if_it_had_never_ended(spark, frame, s
     assert_same_weights(weights(whole), weights(second))
     with pytest.raises(ValueError, match="run_id='run' exists, and its checkpoint is of another model or optimizer"):
         estimator(store, run_id="run", epochs=4, model=torch.nn.Sequential(torch.nn.Linear(4, 2))).fit(frame)
+
+
+def test_rows_that_are_no_batch_are_one_step(spark, frame, store):
+    told = "256 rows for training are fewer than one step needs: batch_size 1000 on 1 process; a batch has 256"
+    with pytest.warns(UserWarning, match=told):
+        few = estimator(store, batch_size=1000).fit(frame)
+    assert_same_weights(weights(few), weights(estimator(store, batch_size=256).fit(frame)))
+
+    class Many(Here):
+        def num_processes(self):
+            return 300
+
+    with pytest.raises(ValueError, match="256 rows for training are fewer than the 300 processes; lower num_proc"):
+        estimator(store, backend=Many()).fit(frame)
 
 
 def test_a_run_is_continued_at_the_very_step(spark, frame, store):
@@ -260,7 +278,6 @@ BAD = {
     "loss and labels": (dict(loss=torch.nn.BCELoss()), ValueError, "the loss cannot take two rows"),
     "text": (dict(feature_cols=["word"]), ValueError, "'word'"),
     "loss with a lock": (dict(loss="lock"), TypeError, "losses .*cannot pickle"),
-    "too few rows": (dict(batch_size=1000), ValueError, "256 rows for training are fewer than one step needs"),
     "validation": (dict(validation=1.5), ValueError, "validation must be at least 0 and below 1"),
     "both": (dict(num_proc=2), ValueError, "num_proc or backend, not both"),
 }

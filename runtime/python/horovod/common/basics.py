@@ -296,8 +296,14 @@ def mpi_enabled() -> bool:
 
 
 def mpi_threads_supported() -> bool:
-    """Returns whether MPI was started with MPI_THREAD_MULTIPLE, so that mpi4py can be used beside. Not before init."""
-    return bool(_lib.feature(_lib.MPI_THREADS))
+    """Returns whether MPI was started with MPI_THREAD_MULTIPLE, so that mpi4py can be used beside. Not before init.
+
+    Scripts assert it, and an assertion says nothing: rank 0 tells how it would be true."""
+    supported = bool(_lib.feature(_lib.MPI_THREADS))
+    if not supported and is_initialized() and size() > 1 and rank() == 0 and not mpi_enabled():
+        print("hvd.mpi_threads_supported() is False, because these ranks were started without MPI. To use mpi4py in them, start "
+              "them with it: hvdrun --launcher mpi, horovodrun --mpi, or mpirun", file=sys.stderr)  # fmt: skip
+    return supported
 
 
 def nccl_built(verbose: bool = False) -> int:

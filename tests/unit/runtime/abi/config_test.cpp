@@ -261,8 +261,10 @@ TEST_CASE("a rank that was started as one of several and knows of none of them s
   CHECK(words({{"WORLD_SIZE", "3"}, {"TORCHELASTIC_RUN_ID", "none"}}) ==
         "torchrun has started 3 ranks (WORLD_SIZE), and this one runs alone; start them with hvdrun");
   CHECK(words({{"WORLD_SIZE", "3"}}).empty());
+  CHECK(words({{"HOROVOD_SIZE", "4"}, {"HOROVOD_RANK", "1"}, {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "10.0.0.1"}}) ==
+        "a launcher of Horovod's has started 4 ranks (HOROVOD_SIZE), and this one runs alone; start them with hvdrun");
   for (const char* launchers : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
-    CHECK(words({{"SLURM_STEP_NUM_TASKS", "2"}, {launchers, "1"}}).empty());
+    CHECK(words({{"SLURM_STEP_NUM_TASKS", "2"}, {"HOROVOD_SIZE", "2"}, {launchers, "1"}}).empty());
   }
   CHECK(words(changed("SLURM_STEP_NUM_TASKS", "2")).empty());
 }

@@ -34,7 +34,8 @@ class SparkBackend(Backend):
 
     Args:
         num_proc: number of processes; default: spark.default.parallelism.
-        env: variables for them.
+        env: variables for them. Without it they get the driver's, but for those that their executor has set, and those
+            that are of a process or a place, as SPARK_* and CUDA_VISIBLE_DEVICES.
         arguments: what else horovod.spark.run takes: stdout, stderr, prefix_output_with_timestamp, start_timeout, verbose, ...
     """
 
@@ -43,8 +44,8 @@ class SparkBackend(Backend):
 
         _check_arguments("SparkBackend", spark.run, arguments, ("fn", "args", "kwargs", "num_proc", "env"))
         self._num_proc = num_proc
-        self._environment = dict(env or {})
-        self._arguments = arguments
+        self._env = env  # programs' subclasses know it and the next by these names
+        self._kwargs = arguments
 
     def run(
         self,
@@ -56,9 +57,10 @@ class SparkBackend(Backend):
         from horovod import spark
 
         count = self.num_processes()
+        drivers = _drivers_variables() if self._env is None else {}
         with _turns.take(count, _task_slots()):
-            return spark.run(fn, args, kwargs or {}, num_proc=count, env={**self._environment, **(env or {})} or None,
-                             **self._arguments)  # fmt: skip
+            return spark.run(_call_with_defaults, (drivers, fn, args, kwargs or {}), num_proc=count,
+                             env={**(self._env or {}), **(env or {})} or None, **self._kwargs)  # fmt: skip
 
     def num_processes(self) -> int:
         from horovod.spark import _session
@@ -78,8 +80,8 @@ class LocalBackend(Backend):
     def __init__(self, num_proc: int = 1, env: Optional[Dict[str, str]] = None, **arguments: Any) -> None:
         _check_arguments(type(self).__name__, run_on_hosts, arguments, ("func", "args", "kwargs", "num_proc", "np"))
         self._num_proc = num_proc
-        self._environment = dict(env or {})
-        self._arguments = arguments
+        self._env = env  # programs' subclasses know it and the next by these names
+        self._kwargs = arguments
 
     def run(
         self,
@@ -88,8 +90,8 @@ class LocalBackend(Backend):
         kwargs: Optional[Dict[str, Any]] = None,
         env: Optional[Dict[str, str]] = None,
     ) -> List[Any]:
-        call = ({**self._environment, **(env or {})}, fn, args, kwargs or {})
-        return run_on_hosts(_call_with_variables, call, num_proc=self._num_proc, **self._arguments)
+        call = ({**(self._env or {}), **(env or {})}, fn, args, kwargs or {})
+        return run_on_hosts(_call_with_variables, call, num_proc=self._num_proc, **self._kwargs)
 
     def num_processes(self) -> int:
         return self._num_proc
@@ -118,6 +120,22 @@ def _check_arguments(who: str, function: Callable[..., Any], arguments: Dict[str
     for name in arguments:
         if name not in known:
             raise TypeError(f"{who} has no argument {name!r}; it takes {', '.join(known)}")
+
+
+# Variables of the driver that say what it is, or where; the runtime's own are sent in any case.
+_OF_A_PROCESS = ("HVD_", "HOROVOD_", "NCCL_", "SPARK_", "PYSPARK_", "PYTHON", "JAVA_", "SSH_", "XDG_", "DBUS_", "SLURM_", "PBS_", "JPY_",
+                 "CUDA_VISIBLE_DEVICES", "HOSTNAME", "LD_")  # fmt: skip
+
+
+def _drivers_variables() -> Dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_PROCESS)}
+
+
+def _call_with_defaults(variables: Dict[str, str], fn: Callable[..., Any], args: tuple, kwargs: Dict[str, Any]) -> Any:
+    """Calls the function in a process that has these variables, where it has no others of the same names."""
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+    return fn(*args, **kwargs)
 
 
 def _call_with_variables(variables: Dict[str, str], fn: Callable[..., Any], args: tuple, kwargs: Dict[str, Any]) -> Any:

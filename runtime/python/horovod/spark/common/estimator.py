@@ -159,12 +159,19 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
         return self.getFeatureCols() or [name for name in columns if name not in others]
 
     def _check_rows(self, data: Any, size: int) -> None:
-        needed = self.getBatchSize() * size
-        if data.train.rows < needed:
-            raise ValueError(
-                f"{data.train.rows} rows for training are fewer than one step needs: batch_size {self.getBatchSize()} on "
-                f"{size} processes; lower one of them"
+        if data.train.rows < size:
+            raise ValueError(f"{data.train.rows} rows for training are fewer than the {size} processes; lower num_proc")
+
+    def _batch_rows(self, data: Any) -> int:
+        """The rows of a batch: fewer than batch_size where a step would need more rows than there are."""
+        told, size = self.getBatchSize(), self._get_or_create_backend().num_processes()
+        most = max(1, data.train.rows // size)
+        if most < told:
+            warnings.warn(
+                f"{data.train.rows} rows for training are fewer than one step needs: batch_size {told} on {size} "
+                f"process{'' if size == 1 else 'es'}; a batch has {most}"
             )
+        return min(told, most)
 
     # ---- the run ----
 
@@ -197,7 +204,7 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             data=data, module=self.getDataModule() or ArrowDataModule,
             columns=[*features, *labels, *([weight] if weight else [])], feature_cols=features, label_cols=labels,
             sample_weight_col=weight, transform=self._transform_of_batches(), compression=self.getGradientCompression(),
-            run_id=run_id, batch_size=self.getBatchSize(), val_batch_size=self.getValBatchSize() or self.getBatchSize(),
+            run_id=run_id, batch_size=self._batch_rows(data), val_batch_size=self.getValBatchSize() or self.getBatchSize(),
             epochs=self.getEpochs(), train_steps=self.getTrainStepsPerEpoch(),
             validation_steps=self.getValidationStepsPerEpoch(), backward_passes=self.getBackwardPassesPerStep(),
             shuffle=self.getShuffle() and self.getShufflingBufferSize() != 0, seed=self._seed(),

@@ -74,6 +74,24 @@ class Carrier:
 
 def transform(frame: Any, predictor: Predictor, features: Sequence[str], outputs: Sequence[Output]) -> Any:
     """The frame with a column for each output."""
+    return _transform(frame, predictor, features, outputs, _Arrays)
+
+
+def transform_rows(frame: Any, predictor: Any, outputs: Sequence[Output]) -> Any:
+    """As transform(), with a predictor that takes a list of Spark's rows, whole as they are."""
+    return _transform(frame, predictor, frame.columns, outputs, _Rows)
+
+
+def widths_of_rows(frame: Any, predictor: Any, names: Sequence[str]) -> List[int]:
+    """How many values each output has, by the first row of the frame; 1 each without a row."""
+    from horovod.spark.common.spark_columns import quoted
+
+    first = transform_rows(frame.limit(1), predictor, [Output(name, VECTOR) for name in names])
+    rows = first.select(*[quoted(name) for name in names]).collect()
+    return [len(value) for value in rows[0]] if rows else [1] * len(names)
+
+
+def _transform(frame: Any, predictor: Any, features: Sequence[str], outputs: Sequence[Output], reader: Any) -> Any:
     from pyspark.ml.functions import array_to_vector, vector_to_array
     from pyspark.ml.linalg import VectorUDT
     from pyspark.sql import types
@@ -93,7 +111,7 @@ def transform(frame: Any, predictor: Predictor, features: Sequence[str], outputs
     places = {name: len(kept) + vectors.index(name) if name in vectors else frame.columns.index(name) for name in features}
     added = [types.StructField(output.name, output.spark_type or types.ArrayType(types.DoubleType()), True)
              for output in outputs]  # fmt: skip
-    run = _Run(Carrier(predictor, frame.sparkSession), places, [field.name for field in kept], list(outputs))
+    run = _Run(Carrier(predictor, frame.sparkSession), reader(places, vectors), [field.name for field in kept], list(outputs))
     result = wide.mapInArrow(run, types.StructType([*kept, *added]))
     if not any(output.kind == VECTOR for output in outputs):
         return result
@@ -102,12 +120,53 @@ def transform(frame: Any, predictor: Predictor, features: Sequence[str], outputs
     return result.select(*[new.get(name, result[quoted(name)]) for name in result.columns])
 
 
+class _Arrays:
+    """A batch as the arrays of its features."""
+
+    def __init__(self, places: Dict[str, int], vectors: Sequence[str]) -> None:
+        self._places = places
+
+    def __call__(self, batch: Any) -> Dict[str, numpy.ndarray]:
+        return {name: _array(batch, place) for name, place in self._places.items()}
+
+
+class _Rows:
+    """A batch as Spark's rows."""
+
+    def __init__(self, places: Dict[str, int], vectors: Sequence[str]) -> None:
+        self._places = places
+        self._vectors = frozenset(vectors)
+
+    def __call__(self, batch: Any) -> List[Any]:
+        from pyspark.ml.linalg import DenseVector
+        from pyspark.sql import Row
+
+        row = Row(*self._places)
+        columns = []
+        for name, place in self._places.items():
+            values = batch.column(place).to_pylist()
+            if name in self._vectors:
+                columns.append([None if value is None else DenseVector(value) for value in values])
+            else:
+                columns.append([_as_spark_has_it(value) for value in values])
+        return [row(*values) for values in zip(*columns)]
+
+
+def _as_spark_has_it(value: Any) -> Any:
+    """Structs as rows: Arrow gives them as dicts."""
+    from pyspark.sql import Row
+
+    if isinstance(value, dict):
+        return Row(**{name: _as_spark_has_it(each) for name, each in value.items()})
+    return [_as_spark_has_it(each) for each in value] if isinstance(value, list) else value
+
+
 class _Run:
     """What each partition's rows go through."""
 
-    def __init__(self, carrier: Carrier, places: Dict[str, int], kept: List[str], outputs: List[Output]) -> None:
+    def __init__(self, carrier: Carrier, reader: Any, kept: List[str], outputs: List[Output]) -> None:
         self._carrier = carrier
-        self._places = places
+        self._reader = reader
         self._kept = kept
         self._outputs = outputs
 
@@ -120,7 +179,7 @@ class _Run:
     def _with_outputs(self, predictor: Predictor, rows: Any) -> Any:
         import pyarrow
 
-        results = predictor({name: _array(rows, place) for name, place in self._places.items()})
+        results = predictor(self._reader(rows))
         columns = rows.columns[: len(self._kept)]
         for output, array in zip(self._outputs, results):
             columns.append(output.values(array, _arrow_type(output)))

@@ -1,14 +1,20 @@
 """TorchEstimator for LightningModules: its ranks run Lightning's Trainer on their share of a DataFrame."""
 
 import copy
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, Tuple
 
+import numpy
+import torch
+
+from horovod.spark.common import predict
 from horovod.spark.common.params import EstimatorParams as EstimatorParams  # programs import it from here
 from horovod.spark.common.params import Parameter, described
 from horovod.spark.common.serialization import packed_parameter as _torch_param_serialize  # noqa: F401
 from horovod.spark.lightning import train
 from horovod.spark.torch import trial
+from horovod.spark.torch.batches import Casts, Features
 from horovod.spark.torch.checkpointed import CheckpointedEstimator, opened
+from horovod.spark.torch.model import RowPredictor
 from horovod.spark.torch.model import TorchModel as _TorchModel
 
 __all__ = ["EstimatorParams", "TorchEstimator", "TorchModel"]
@@ -17,7 +23,7 @@ __all__ = ["EstimatorParams", "TorchEstimator", "TorchModel"]
 MIN_PL_VERSION = "2.2.0"
 
 _LIGHTNING = (
-    Parameter("input_shapes", "shape of each input of the model; a first -1 stands for the rows; required"),
+    Parameter("input_shapes", "shape of each input of the model; a first -1 stands for the rows; default: as the columns are"),
     Parameter("loss_constructors", "left out: the module says its own loss"),
     Parameter("train_minibatch_fn", "left out: the module says its own steps"),
     Parameter("num_gpus", "accepted: a process uses the GPU of its local rank", getter="getNumGPUs", setter="setNumGPUs"),
@@ -37,7 +43,35 @@ _OF_TORCH_ALONE = ("optimizer", "loss", "loss_constructors", "loss_weights", "me
 
 
 class TorchModel(_TorchModel):
-    """A trained LightningModule. transform() calls its forward(), and adds a column for each label."""
+    """A trained LightningModule. transform() calls its forward(), and adds a column for each label.
+
+    Where a subclass overrides get_prediction_fn(), transform() calls what that returns, row by row."""
+
+    def get_prediction_fn(self) -> Callable[[Any, Any], Any]:
+        """A function of the module and a row that returns an output, or a list with one for each label."""
+        casts = self._get_casts() or Casts()
+        features = Features(self.getFeatureColumns(), self.getInputShapes(), casts.features)
+
+        def predict_row(model: torch.nn.Module, row: Any) -> Any:
+            with torch.no_grad():
+                return model(*features({name: _one_row(row[name]) for name in features.names}))
+
+        return predict_row
+
+    def _transform(self, frame: Any) -> Any:
+        if type(self).get_prediction_fn is TorchModel.get_prediction_fn:
+            return super()._transform(frame)
+        predictor = RowPredictor(self.getModel().cpu(), self.get_prediction_fn())
+        names, metadata = self.getOutputCols(), self._get_metadata() or {}
+        widths = predict.widths_of_rows(frame, predictor, names)
+        outputs = [predict.output_of(name, numpy.empty((1, width)), metadata.get(label))
+                   for name, width, label in zip(names, widths, self.getLabelColumns() or [])]  # fmt: skip
+        return predict.transform_rows(frame, predictor, outputs)
+
+
+def _one_row(value: Any) -> numpy.ndarray:
+    """A batch of one row. Spark's vectors give their values by a method."""
+    return numpy.asarray([value.toArray() if hasattr(value, "toArray") else value])
 
 
 @described(_LIGHTNING)
@@ -60,8 +94,6 @@ class TorchEstimator(CheckpointedEstimator):
                     f"horovod.spark.lightning.TorchEstimator: leave {name} out, because the module's own methods say it; "
                     "horovod.spark.torch.TorchEstimator trains a plain torch.nn.Module"
                 )
-        if not self.getInputShapes():
-            raise ValueError("TorchEstimator: input_shapes is required, a shape for each input of the model")
         if self.getTerminateOnNan():
             raise ValueError("terminate_on_nan is no argument of Lightning's any more; trainer_args={'detect_anomaly': True} is near")
         if self.getCheckpointEvery() is not None:

@@ -1,6 +1,6 @@
 """TorchModel: a trained PyTorch model, which adds its outputs to a DataFrame."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy
 import torch
@@ -32,6 +32,24 @@ class TorchPredictor:
         outputs = self._model.eval()(*self._features(batch))
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         return [output.numpy() for output in outputs]
+
+
+class RowPredictor:
+    """Calls a program's own function with the model and one row after the other."""
+
+    def __init__(self, model: torch.nn.Module, function: Callable[[Any, Any], Any]) -> None:
+        self._model = model
+        self._function = function
+
+    def __call__(self, rows: List[Any]) -> List[numpy.ndarray]:
+        model = self._model.eval()
+        found = [self._outputs(self._function(model, row)) for row in rows]
+        return [numpy.stack(values) for values in zip(*found)]
+
+    @staticmethod
+    def _outputs(told: Any) -> List[numpy.ndarray]:
+        values = told if isinstance(told, (list, tuple)) else [told]
+        return [numpy.asarray(value.detach().cpu() if torch.is_tensor(value) else value).reshape(-1) for value in values]
 
 
 @described(_TORCH)

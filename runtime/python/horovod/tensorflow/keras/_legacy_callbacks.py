@@ -88,9 +88,16 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         if self._follows_optimizer:
             self.initial_lr = float(_K.get_value(self.model.optimizer.learning_rate))
         if not self.staircase and not self.steps_per_epoch:
-            self.steps_per_epoch = self.params.get("steps")
-            if not self.steps_per_epoch:
-                raise ValueError("the number of batches of an epoch is not known here; give steps_per_epoch")
+            self.steps_per_epoch = self._autodetect_steps_per_epoch()
+
+    # This and _adjust_learning_rate have Horovod's names, by which subclasses of programs call and override them.
+
+    def _autodetect_steps_per_epoch(self) -> int:
+        """ValueError: Keras does not know it."""
+        steps = self.params.get("steps")
+        if not steps:
+            raise ValueError("the number of batches of an epoch is not known here; give steps_per_epoch")
+        return steps
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self.current_epoch = epoch
@@ -99,11 +106,11 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         if self.current_epoch < self.start_epoch or (self.end_epoch is not None and self.current_epoch >= self.end_epoch):
             return
         if not self.staircase:
-            self._adjust(self.current_epoch + float(batch) / self.steps_per_epoch)
+            self._adjust_learning_rate(self.current_epoch + float(batch) / self.steps_per_epoch)
         elif batch == 0:
-            self._adjust(self.current_epoch)
+            self._adjust_learning_rate(self.current_epoch)
 
-    def _adjust(self, epoch: float) -> None:
+    def _adjust_learning_rate(self, epoch: float) -> None:
         optimizer = self.model.optimizer
         old = float(_K.get_value(optimizer.learning_rate))
         new = float(self.initial_lr * self.multiplier(epoch))
