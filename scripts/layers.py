@@ -206,6 +206,9 @@ PYTHON = "runtime/python"
 # A unit test stands in the folder that mirrors the folder of what it tests.
 UNIT_TESTS = "tests/unit"
 ROOTS = ["cli", "launcher", "runtime", "tests", "scripts"]
+COMPILED = (".cpp", ".cu")
+OF_PROJECT = "${PROJECT_SOURCE_DIR}/"
+NAMED_SOURCE = re.compile(r"(?:\$\{PROJECT_SOURCE_DIR\}/)?[\w./-]+\.(?:cpp|cu)\b")
 SUFFIXES = {".h", ".cpp", ".c", ".cu", ".cuh"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -414,6 +417,19 @@ class Checker:
                 if folder != "runtime/include":
                     self.say(f"{top}/README.md", 1, f"no row for {folder}/")
 
+    def check_built(self, files):
+        """A file that no CMakeLists.txt names is never compiled, and a test in it never run."""
+        lists = [p for p in (self.root / "CMakeLists.txt", *(p for top in ROOTS for p in (self.root / top).rglob("CMakeLists.txt")))
+                 if p.is_file()]
+        named = set()
+        for path in lists:
+            for word in NAMED_SOURCE.findall(path.read_text(encoding="utf-8")):
+                place = self.root if word.startswith(OF_PROJECT) else path.parent
+                named.add((place / word.removeprefix(OF_PROJECT)).resolve())
+        for path in files if lists else ():
+            if path.endswith(COMPILED) and not path.startswith("scripts/") and (self.root / path).resolve() not in named:
+                self.say(path, 1, "no CMakeLists.txt names it, so it is never compiled")
+
     def check_python(self):
         """Each cycle of imports, once."""
         root = self.root / PYTHON
@@ -442,6 +458,7 @@ class Checker:
         for top in ("launcher", "runtime"):
             self.check_table(top)
         self.check_python()
+        self.check_built(files)
         for room, count in sorted(collections.Counter(path.rpartition("/")[0] for path in files).items()):
             if count > MAX_FILES and not room.startswith(("tests", "scripts")):
                 self.say(room, 1, f"{count} files; at most {MAX_FILES}: divide the room")
@@ -468,6 +485,7 @@ def explain():
     print(f"C++ files in a folder: at most {MAX_FILES}")
     print(f"{PYTHON}: no cycle between Python modules, imports within functions included")
     print(f"{UNIT_TESTS}/FOLDER/*_test.cpp: FOLDER is a room of the source")
+    print("Sources and tests: each is named in a CMakeLists.txt")
     print("Headers: #pragma once; no using namespace; included by their path from the project's root")
 
 

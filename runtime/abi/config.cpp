@@ -111,6 +111,9 @@ Result<void> read_started_ranks(const Reader& env, MpiSettings& mpi) {
   return {};
 }
 
+// Launchers of Horovod's Gloo, also other people's, set this for the ranks; no setting of ours.
+constexpr const char* kGlooSize = "HOROVOD_SIZE";
+
 // Returns a warning for a rank that was started as one of several, in a way that tells it nothing of the others. The
 // user may want that: many jobs of one rank each.
 std::string words_when_alone(const Reader& env) {
@@ -132,8 +135,8 @@ std::string words_when_alone(const Reader& env) {
     return "srun has started " + std::to_string(tasks) + " tasks (" + contract::kSlurmStepSize +
            "), and this rank runs alone; start them with srun --mpi=pmix, or with hvdrun";
   }
-  if (const int ranks = has_nearer ? 1 : count(contract::kHorovodSize); ranks > 1) {
-    return "a launcher of Horovod's has started " + std::to_string(ranks) + " ranks (" + contract::kHorovodSize +
+  if (const int ranks = has_nearer ? 1 : count(kGlooSize); ranks > 1) {
+    return "a launcher of Horovod's has started " + std::to_string(ranks) + " ranks (" + kGlooSize +
            "), and this one runs alone; start them with hvdrun";
   }
   return "";

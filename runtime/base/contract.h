@@ -81,7 +81,5 @@ inline constexpr const char* kSlurmStepSize = "SLURM_STEP_NUM_TASKS";
 // torchrun's variables, which hvdrun removes or sets again for its own ranks.
 inline constexpr const char* kTorchrunId = "TORCHELASTIC_RUN_ID";
 inline constexpr const char* kWorldSize = "WORLD_SIZE";
-// Launchers of Horovod's Gloo, also other people's, set this for the ranks.
-inline constexpr const char* kHorovodSize = "HOROVOD_SIZE";
 
 }  // namespace hvd::contract

@@ -132,6 +132,15 @@ def test_a_room_with_too_many_files_is_named(tmp_path):
     assert any(line.startswith("runtime/base:1: ") and "divide the room" in line for line in layers(tmp_path, files))
 
 
+def test_a_file_that_is_never_compiled_is_named(tmp_path):
+    named = ["runtime/base/a.cpp", "tests/unit/runtime/base/c_test.cpp"]
+    forgotten = ["runtime/base/b.cpp", "tests/unit/runtime/base/d_test.cpp"]
+    lists = {"runtime/base/CMakeLists.txt": f"x(a.cpp ${{PROJECT_SOURCE_DIR}}/{named[1]})\n"}
+    found = layers(tmp_path, {**lists, **dict.fromkeys(named + forgotten, "")})
+    told = [line.partition(":")[0] for line in found if "no CMakeLists.txt names it, so it is never compiled" in line]
+    assert set(forgotten) <= set(told) and not set(named) & set(told)
+
+
 def test_the_column_may_use_is_held_against_the_table(tmp_path):
     table = "| room | what | may use |\n|---|---|---|\n| `job/` | what is wanted | `run` |\n| `run/` | the job | {} |\n"
     found = layers(tmp_path, {"launcher/README.md": table.format(_layers.may_use("launcher/run"))})

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import pickle
 
 import pytest
 
@@ -113,11 +114,12 @@ def test_the_drivers_variables_are_those_of_ranks_without_others(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "here")
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    told = backend._drivers_variables()
-    assert told["MLFLOW_TRACKING_URI"] == "here" and not {"SPARK_LOCAL_IP", "CUDA_VISIBLE_DEVICES"} & set(told)
+    told = backend._variables_of_the_program()
+    assert told["MLFLOW_TRACKING_URI"] == "here" and not {"SPARK_LOCAL_IP", "CUDA_VISIBLE_DEVICES", "PATH", "HOME"} & set(told)
     monkeypatch.delenv("OF_THE_DRIVER", raising=False)
-    found = backend._call_with_defaults({"MLFLOW_TRACKING_URI": "there", "OF_THE_DRIVER": "1"}, dict, (os.environ,), {})
-    assert (found["MLFLOW_TRACKING_URI"], found["OF_THE_DRIVER"]) == ("here", "1")
+    variables = {"MLFLOW_TRACKING_URI": "there", "OF_THE_DRIVER": "1"}
+    for name, value in (("MLFLOW_TRACKING_URI", "here"), ("OF_THE_DRIVER", "1")):
+        assert backend._call_with_defaults(variables, pickle.dumps((os.getenv, (name,), {}))) == value
     monkeypatch.delenv("OF_THE_DRIVER")
 
 

@@ -5,9 +5,11 @@ An estimator needs two things of a backend: run() and num_processes(). Horovod's
 
 import inspect
 import os
+import pickle
 import threading
 from typing import Any, Callable, Dict, List, Optional
 
+from horovod.runner import _pickling
 from horovod.runner import run as run_on_hosts
 
 
@@ -34,8 +36,8 @@ class SparkBackend(Backend):
 
     Args:
         num_proc: number of processes; default: spark.default.parallelism.
-        env: variables for them. Without it they get the driver's, but for those that their executor has set, and those
-            that are of a process or a place, as SPARK_* and CUDA_VISIBLE_DEVICES.
+        env: variables for them. Without it they get those that this program has set in os.environ, where their executor has
+            no others of the same names.
         arguments: what else horovod.spark.run takes: stdout, stderr, prefix_output_with_timestamp, start_timeout, verbose, ...
     """
 
@@ -57,10 +59,12 @@ class SparkBackend(Backend):
         from horovod import spark
 
         count = self.num_processes()
-        drivers = _drivers_variables() if self._env is None else {}
+        variables = {} if self._env else _variables_of_the_program()
+        call = (fn, args, kwargs or {})
+        if variables:
+            call = (_call_with_defaults, (variables, _pickling.dumps(call)), {})
         with _turns.take(count, _task_slots()):
-            return spark.run(_call_with_defaults, (drivers, fn, args, kwargs or {}), num_proc=count,
-                             env={**(self._env or {}), **(env or {})} or None, **self._kwargs)  # fmt: skip
+            return spark.run(*call, num_proc=count, env={**(self._env or {}), **(env or {})} or None, **self._kwargs)
 
     def num_processes(self) -> int:
         from horovod.spark import _session
@@ -122,19 +126,28 @@ def _check_arguments(who: str, function: Callable[..., Any], arguments: Dict[str
             raise TypeError(f"{who} has no argument {name!r}; it takes {', '.join(known)}")
 
 
-# Variables of the driver that say what it is, or where; the runtime's own are sent in any case.
-_OF_A_PROCESS = ("HVD_", "HOROVOD_", "NCCL_", "SPARK_", "PYSPARK_", "PYTHON", "JAVA_", "SSH_", "XDG_", "DBUS_", "SLURM_", "PBS_", "JPY_",
-                 "CUDA_VISIBLE_DEVICES", "HOSTNAME", "LD_")  # fmt: skip
+# These say what a process is, or where; the runtime's own are sent in any case.
+_OF_A_PROCESS = ("HVD_", "HOROVOD_", "NCCL_", "SPARK_", "PYSPARK_", "PYTHON", "JAVA_", "LD_", "CUDA_VISIBLE_DEVICES", "MPLBACKEND")
 
 
-def _drivers_variables() -> Dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_PROCESS)}
+def _variables_of_the_program() -> Dict[str, str]:
+    """The variables that this program has set itself, as notebooks do: those that differ from what it was started with.
+    What else a machine or a launcher has set for this process is not for others."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            began = dict(line.split(b"=", 1) for line in file.read().split(b"\0") if b"=" in line)
+    except OSError:
+        return {}
+    return {name: value for name, value in os.environ.items()
+            if began.get(os.fsencode(name)) != os.fsencode(value) and not name.startswith(_OF_A_PROCESS)}  # fmt: skip
 
 
-def _call_with_defaults(variables: Dict[str, str], fn: Callable[..., Any], args: tuple, kwargs: Dict[str, Any]) -> Any:
-    """Calls the function in a process that has these variables, where it has no others of the same names."""
+def _call_with_defaults(variables: Dict[str, str], call: bytes) -> Any:
+    """Makes a call in a process that has these variables where it has no others of the same names, also while modules that the
+    call needs are loaded."""
     for name, value in variables.items():
         os.environ.setdefault(name, value)
+    fn, args, kwargs = pickle.loads(call)
     return fn(*args, **kwargs)
 
 
