@@ -490,3 +490,7 @@ class ElasticAdapter:
         """Ends a job that still runs, and takes no other."""
         self.is_over.set()
         self._is_idle.wait(END_S)
+
+    def shutdown_when_idle(self, is_enough: threading.Event) -> None:
+        """As shutdown(): between calls nothing runs."""
+        self.shutdown()
