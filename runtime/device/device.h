@@ -64,7 +64,7 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // What it is; the same as long as it lives.
+  // Returns what the device is, which stays the same as long as this object lives.
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
 
   // ---- for a library that needs the context current in the calling thread, as NCCL does; see Current ----
