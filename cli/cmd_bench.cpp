@@ -64,6 +64,7 @@ Result<int> run_bench(const CliOptions& options) {
   job.argv.insert(job.argv.begin(), kOwnProgram);
   job.cwd = "/";  // exists on every node
   job.input = launch::InputMode::kNone;
+  job.shown_ranks = {};  // rank 0 prints what all have measured
   std::vector<bench::Row> rows;
   std::string table;
   const auto rewrite = [&](int, std::string_view line) -> std::optional<std::string> {

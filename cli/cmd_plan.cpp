@@ -230,6 +230,9 @@ void print_table(const Placement& placement, const nlohmann::ordered_json& json)
 Result<int> print_plan(const CliOptions& options) {
   HVD_TRY_ASSIGN(const Placement placement, launch::place(options.job.hosts, options.job.size));
   HVD_TRY(launch::check_input_rank(options.job, placement.size));
+  if (!options.job.slots_are_gpus) {
+    HVD_TRY(launch::check_shown_ranks(options.job, placement.size));
+  }
   const Placement agents = launch::agents_of(options.job, placement);
   const std::vector<NodeView> views = imagined_views(placement, agents);
   std::vector<launch::JobNodeFacts> facts;

@@ -25,7 +25,7 @@ constexpr const char* kRanksOfHosts =
 constexpr const char* kOrder =
     "ranks fill the hosts in the order of -H or --hostfile here, each as many as it has slots";
 
-constexpr std::array<Known, 30> kKnown = {{
+constexpr std::array<Known, 31> kKnown = {{
     {"allow-run-as-root", 0, Fate::kNoEffect, ""},
     {"display-allocation", 0, Fate::kNoEffect, ""},
     {"display-map", 0, Fate::kNoEffect, ""},
@@ -42,6 +42,7 @@ constexpr std::array<Known, 30> kKnown = {{
     {"rank-by", 1, Fate::kNoEffect, ""},
     {"bind-to", 1, Fate::kRenamed, "--bind"},
     {"host", 1, Fate::kRenamed, "--hosts"},
+    {"hosts", 1, Fate::kRenamed, "--hosts"},  // with one dash, as MPICH's
     {"machinefile", 1, Fate::kRenamed, "--hostfile"},
     {"env", 2, Fate::kRenamed, "-x"},
     {"genv", 2, Fate::kRenamed, "-x"},

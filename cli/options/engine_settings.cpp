@@ -31,13 +31,16 @@ bool has_other_way(const Flags& flags, const std::string& step, const std::strin
   return has_own_way && (wanted == "slurm" || step == "jsrun");
 }
 
+bool has_hosts(const Flags& flags) {
+  return !flags.hosts.empty() || !flags.hostfile.empty() || !flags.host_discovery_script.empty();
+}
+
 // Returns the engine that the user insists on; "" for any that is found, "none" where something else says where the
 // ranks are to be.
 Result<std::string> engine_of(const Flags& flags, launch::LauncherKind launcher) {
   // A word of --launcher means an engine too.
   const std::string step = step_of(flags);
   const std::string wanted = !flags.engine.empty() ? flags.engine : step == "jsrun" ? "lsf" : step;
-  const bool has_hosts = !flags.hosts.empty() || !flags.hostfile.empty() || !flags.host_discovery_script.empty();
   const bool is_for_other = launcher != launch::LauncherKind::kOwn;
   if (wanted.empty() && !flags.job_file.empty()) {
     return std::string("none");  // a job file has hosts of its own, or gets those that are asked for
@@ -47,12 +50,12 @@ Result<std::string> engine_of(const Flags& flags, launch::LauncherKind launcher)
   }
   if (wanted.empty() || wanted == "none") {
     const bool has_way = !flags.launcher.empty() || flags.gloo || flags.mpi || !flags.rsh.empty();
-    return wanted == "none" || has_hosts || has_way || is_for_other ? std::string("none") : std::string();
+    return wanted == "none" || has_hosts(flags) || has_way || is_for_other ? std::string("none") : std::string();
   }
   const std::string flag = !flags.engine.empty() ? "--engine " + wanted
                            : flags.jsrun         ? "--jsrun"
                                                  : "--launcher " + step;
-  if (has_hosts) {
+  if (has_hosts(flags)) {
     return Error(Code::kInvalid, flag + " takes the hosts of the job in which hvdrun runs; give it without -H, " +
                                      "--hostfile and --host-discovery-script");
   }
@@ -97,6 +100,21 @@ void apply_jsrun(launch::Allocation found, launch::JobSpec& job) {
   take_step(launch::LauncherKind::kJsrun, std::move(found), job);
 }
 
+// Takes the hosts of the file that a variable of an MPI names, where the user and the engines name none.
+Result<void> apply_host_file(const Flags& flags, launch::JobSpec& job) {
+  const bool has_way = job.launcher == launch::LauncherKind::kOwn || job.launcher == launch::LauncherKind::kMpi;
+  if (!has_way || has_hosts(flags) || flags.engine == "none") {
+    return {};
+  }
+  HVD_TRY_ASSIGN(std::optional<launch::Allocation> found, launch::find_host_file(job.environment));
+  if (found) {
+    job.allocation = flags.job_file.empty() ? launch::described(*found, job.size)
+                                            : found->engine + " names the hosts (" + found->slots_from + ")";
+    job.hosts = std::move(found->hosts);
+  }
+  return {};
+}
+
 void apply_slurm(launch::Allocation found, bool is_asked_for, launch::JobSpec& job) {
   // The job's one node, if it is this one, needs no srun.
   const bool is_here = found.hosts.size() == 1 && launch::is_local_host(found.hosts.front().name);
@@ -113,12 +131,12 @@ void apply_slurm(launch::Allocation found, bool is_asked_for, launch::JobSpec& j
 Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY_ASSIGN(const std::string wanted, engine_of(flags, job.launcher));
   if (wanted == "none") {
-    return {};
+    return apply_host_file(flags, job);
   }
   HVD_TRY_ASSIGN(const launch::Surroundings here, launch::own_surroundings(job.environment, job.size));
   HVD_TRY_ASSIGN(std::optional<launch::Allocation> found, launch::find_allocation(here, wanted));
   if (!found) {
-    return {};
+    return apply_host_file(flags, job);
   }
   if (step_of(flags) != "jsrun") {
     HVD_TRY(check_size(*found, job.size));

@@ -9,8 +9,8 @@
 
 namespace hvd::cli {
 
-// Takes the hosts of the batch system's or cloud's job in which hvdrun runs, where nothing else says where the ranks
-// are to be.
+// Takes the hosts of the batch system's or cloud's job in which hvdrun runs, else those of a host file that a variable
+// of an MPI names, where nothing else says where the ranks are to be.
 Result<void> apply_engine(const Flags& flags, launch::JobSpec& job);
 
 // Says, as the end of a message, that hvdrun runs in a job of a batch system whose hosts it was not told to take;

@@ -56,6 +56,7 @@ struct Flags {
   std::vector<std::string> sync_back;
   bool no_tags = false;
   bool gather = false;
+  std::string show_ranks;  // empty: all
   bool quiet = false;
   bool verbose = false;
   bool check_build = false;

@@ -259,7 +259,8 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   }
   if (!flags.command.empty()) {
     return Error(Code::kInvalid, "'" + launch::shown_text(flags.command.front()) +
-                                     "': a job file says what to run; give either -f FILE or a command");
+                                     "': a job file says what to run; give either -f FILE or a command. A host " +
+                                     "file, as mpiexec's -f FILE, is given by --hostfile FILE");
   }
   const std::vector<std::string> environment = own_environment();
   launch::JobFileOptions reading{flags.storage_account, environment};
@@ -313,6 +314,10 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   options.job.slots_from = processes > 0 ? "-np" : file.file;
   options.job.size = layout.size();
   HVD_TRY(launch::check_input_rank(options.job, options.job.size));
+  HVD_TRY(launch::check_shown_ranks(options.job, options.job.size));
+  if (flags.engine.empty() && !options.job.allocation.empty()) {  // a variable names the hosts
+    loaded.notices.push_back(options.job.allocation);
+  }
   note_shell_text(file, loaded.notices);
   note_unused_maps(flags.mounts, file, loaded.notices);
   run.container = kContainers.at(flags.container);

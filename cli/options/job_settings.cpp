@@ -312,6 +312,14 @@ Result<void> apply_input(const std::string& word, launch::JobSpec& job) {
   return {};
 }
 
+Result<launch::ShownRanks> shown_ranks_of(const Flags& flags) {
+  if (flags.show_ranks.empty()) {
+    return launch::ShownRanks();
+  }
+  const auto ranks = launch::ShownRanks::parse(flags.show_ranks);
+  return ranks.ok() ? ranks : ranks.error().with_context("--show-ranks");
+}
+
 Result<void> apply_discovery(const Flags& flags, launch::JobSpec& job) {
   launch::HostDiscovery& discovery = job.discovery;
   discovery.script = flags.host_discovery_script;
@@ -409,11 +417,19 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   return {};
 }
 
-// Refuses a host that names GPUs where none are to be assigned: one of the two is a mistake.
+// Refuses words about GPUs that contradict each other: one of the two is a mistake.
 Result<void> check_gpus(const launch::JobSpec& job) {
   for (const launch::HostSpec& host : job.hosts) {
     if (job.gpus == launch::GpuMode::kNone && !host.gpus.empty()) {
       return Error(Code::kInvalid, "the host list names GPUs of " + host.name + ", and --gpus none leaves all alone");
+    }
+  }
+  for (const auto& [name, value] : job.user_env) {
+    const bool names_gpus = name.ends_with("_VISIBLE_DEVICES") || name == "ZE_AFFINITY_MASK";
+    if (job.gpus == launch::GpuMode::kOne && names_gpus && value.find(',') != std::string::npos) {
+      return Error(Code::kInvalid, "-x " + name + "=" + value +
+                                       " shows each rank all of these GPUs, and --gpus one only one; name them in the "
+                                       "host list, as in -H localhost:2@0,1");
     }
   }
   return {};
@@ -513,6 +529,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.tags = !flags.no_tags;
   job.json_events = flags.json;
   job.gather = flags.gather;
+  HVD_TRY_ASSIGN(job.shown_ranks, shown_ranks_of(flags));
   job.timestamps = flags.timestamps;
   job.metrics_file = flags.metrics_file;
   HVD_TRY_ASSIGN(job.metrics_place, metrics_place_of(flags));

@@ -210,6 +210,9 @@ void add_output_options(CLI::App& app, Flags& flags) {
   app.add_flag("--no-tags", flags.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
   app.add_flag("--gather", flags.gather,
                "Show a line that several ranks print within a quarter of a second once, tagged with all of them");
+  app.add_option("--show-ranks", flags.show_ranks,
+                 "Show only what these ranks print, as in 0,4-7; files have what the others print too")
+      ->type_name("LIST");
   app.add_option("--metrics", flags.metrics_file,
                  "Keep the job's metrics in FILE, written anew every second in Prometheus's text form, as for "
                  "node_exporter's textfile collector")

@@ -10,6 +10,7 @@
 #include "launcher/process/descendants.h"
 #include "launcher/process/own_process.h"
 #include "launcher/survey/node_gpus.h"
+#include "launcher/survey/own_cgroup.h"
 #include "launcher/survey/own_cores.h"
 #include "launcher/survey/own_networks.h"
 #include "launcher/survey/own_system.h"
@@ -110,6 +111,8 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   ready.seat = options_.seat;
   ready.machine = own_machine();
   ready.processor = own_processor();
+  ready.processor_limit = own_cgroup_limits().processors;
+  ready.addresses = own_addresses();
   if (options_.joins) {
     ready.slots = options_.slots > 0 ? options_.slots : std::max(1, static_cast<int>(ready.gpus.size()));
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "launcher/agent/node_ranks.h"
+#include "launcher/survey/own_nccl_files.h"
 
 namespace hvd::launch {
 
@@ -19,7 +20,7 @@ void NodeAnswers::admit(const JobSecret& secret) {
   node.environment = environment_;
   node.secret = secret;
   node.environment_of = [this](const StartMessage& start) {
-    return environment_of(environment_, start, start.ranks.front());
+    return environment_of(environment_, own_nccl_names(environment_), start, start.ranks.front());
   };
   node.send = sink_.send;
   check_ = std::make_unique<NodeCheck>(loop_, std::move(node));

@@ -15,6 +15,7 @@
 #include "launcher/post_mortem/core_file.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/spawn.h"
+#include "launcher/survey/own_nccl_files.h"
 #include "launcher/survey/own_system.h"
 #include "launcher/survey/script_check.h"
 #include "launcher/wire/host_run.h"
@@ -27,6 +28,10 @@ namespace {
 constexpr std::uint64_t kFilesOfRank = 3;
 // For what is opened while one is started, and for visitors.
 constexpr std::uint64_t kFilesToSpare = 16;
+
+bool is_among(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 Result<void> write_hostfile(const std::string& path, const std::string& text) {
   std::ofstream file(path);
@@ -125,7 +130,7 @@ Result<void> NodeRanks::start_rank(const StartMessage& start, const StartMessage
   };
   SpawnOptions options;
   options.argv = rank.argv.empty() ? start.argv : rank.argv;
-  options.environment = environment_of(node_.environment, start, rank);
+  options.environment = environment_of(node_.environment, own_nccl_names(node_.environment), start, rank);
   options.cwd = start.cwd;
   options.cpus = rank.cpus;
   options.open_files = ranks_open_files_;
@@ -293,8 +298,8 @@ InputFeed::Sink NodeRanks::input_sink() {
   return sink;
 }
 
-std::vector<std::string> environment_of(const std::vector<std::string>& own, const StartMessage& start,
-                                        const StartMessage::Rank& rank) {
+std::vector<std::string> environment_of(const std::vector<std::string>& own, const std::vector<std::string>& settled,
+                                        const StartMessage& start, const StartMessage::Rank& rank) {
   std::map<std::string, std::string> merged;
   for (const std::string& entry : own) {
     const auto equals = entry.find('=');
@@ -305,10 +310,17 @@ std::vector<std::string> environment_of(const std::vector<std::string>& own, con
   for (const std::string& name : start.unset) {
     merged.erase(name);
   }
-  for (const auto* list : {&start.env, &rank.env, &start.last}) {
-    for (const auto& [name, value] : *list) {
+  for (const auto& [name, value] : start.env) {
+    merged[name] = value;
+  }
+  for (const auto& [name, value] : rank.env) {
+    const bool gives_way = is_among(start.proposed, name) && (merged.contains(name) || is_among(settled, name));
+    if (!gives_way) {
       merged[name] = value;
     }
+  }
+  for (const auto& [name, value] : start.last) {
+    merged[name] = value;
   }
   std::vector<std::string> environment;
   environment.reserve(merged.size());

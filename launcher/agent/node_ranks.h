@@ -106,8 +106,9 @@ class NodeRanks {
   std::uint64_t ranks_open_files_ = 0;  // their limit, as this process had it at first
 };
 
-// Returns the environment of a rank: the agent's own, changed as `start` says. Pure.
-std::vector<std::string> environment_of(const std::vector<std::string>& own, const StartMessage& start,
-                                        const StartMessage::Rank& rank);
+// Returns the environment of a rank: the agent's own, changed as `start` says. What that only proposes gives way to
+// what the node has: in `own`, or by a name in `settled`. Pure.
+std::vector<std::string> environment_of(const std::vector<std::string>& own, const std::vector<std::string>& settled,
+                                        const StartMessage& start, const StartMessage::Rank& rank);
 
 }  // namespace hvd::launch

@@ -61,6 +61,10 @@ std::vector<std::string> engine_words();
 // Flux within Slurm.
 FoundAllocation find_allocation(const Surroundings& here, std::string_view word);
 
+// Reads the host file that the first of mpirun's variables names, as --hostfile is read. It is no engine's, and counts
+// where no engine is found. An error names the variable.
+FoundAllocation find_host_file(const std::vector<std::string>& environment);
+
 // "PBS job 12: 4 nodes (n1 to n4), 8 ranks (PBS_NODEFILE)".
 std::string described(const Allocation& allocation, int size);
 

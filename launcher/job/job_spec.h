@@ -11,6 +11,7 @@
 #include "launcher/job/host_spec.h"
 #include "launcher/job/metrics_place.h"
 #include "launcher/job/output_rotation.h"
+#include "launcher/job/shown_ranks.h"
 #include "runtime/base/clock.h"
 
 namespace hvd::launch {
@@ -128,6 +129,7 @@ struct JobSpec {
   OutputRotation output_rotation;                      // for each of its files
   std::vector<std::string> labels;                     // shown in the ranks' tags; empty: their numbers
   bool shows_ranks = true;                             // what they print also goes to the console
+  ShownRanks shown_ranks;                              // the ranks of which it does
   std::vector<std::string> hidden;                     // texts that are masked in all that is shown or kept
   std::string kept_dir;                                // where the files of a job file's job are; empty: nowhere
   std::vector<std::array<std::string, 2>> kept_files;  // [rank][is_error] names in it; ranks may share one
@@ -152,7 +154,7 @@ struct JobSpec {
   int engine_gpus = 0;       // kSlurm: how many GPUs the job has; 0: not known
   std::string node_gpus;     // kSlurm: the GPUs that its step asks for on each node, as in "a100:8"; empty: none
   std::string requeued_job;  // Slurm's job, put back into its queue when a signal says that its time is over; or empty
-  std::string allocation;    // what is said of the hosts that a batch system has given; empty: nothing
+  std::string allocation;    // what is said of hosts that a batch system or a variable has given; empty: nothing
   int agent_port = 0;        // kKubernetes: where the agents call
   std::string key_file;      // kKubernetes: the key that they prove to have
   int driver_fd = -1;        // kSpark: leads to the program that starts the tasks (run/driver_pipe.h)

@@ -23,6 +23,14 @@ bool has_rows(const ConsoleStream& own, const ConsoleStream& other) {
   return own.is_terminal() && !other.has_program();
 }
 
+// Says of a rank that is not shown that it prints nothing, so that no line of another waits for it.
+void leave_out_hidden(const LogMuxOptions& options, int rank, LineGather& gather) {
+  if (!options.shows(rank)) {
+    gather.end(rank, false);
+    gather.end(rank, true);
+  }
+}
+
 }  // namespace
 
 LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options, Sink sink)
@@ -41,6 +49,9 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
     gather_ = std::make_unique<LineGather>(
         size, kGatherWindow, kMostGathered,
         [this](std::span<const int> from, bool is_error, std::string_view line) { print(from, is_error, line); });
+    for (int rank = 0; rank < size; ++rank) {
+      leave_out_hidden(options_, rank, *gather_);
+    }
   }
   const ConsoleFds& console = options_.console;
   out_ = make(console.out, "standard output");
@@ -59,6 +70,7 @@ Result<void> LogMux::add_node(int count) {
     tags_.add_rank();
     if (gather_) {
       gather_->add_rank();
+      leave_out_hidden(options_, static_cast<int>(ranks_.size()) - 1, *gather_);
     }
   }
   Result<void> added;
@@ -131,7 +143,7 @@ void LogMux::take_shown(int rank, bool is_error, std::string_view bytes, bool is
   const std::string_view line = is_whole ? bytes : std::string_view(closed);
   const bool is_plain = own_tag.empty() && !options_.timestamps && !rows_->is_live(is_error);
   const std::uint64_t shown_before = shown_;
-  if (!options_.shows_ranks) {
+  if (!options_.shows(rank)) {
     schedule_flush();
   } else if (is_dropped(is_error, line.size())) {
     schedule_flush();
@@ -194,6 +206,9 @@ void LogMux::print(std::span<const int> ranks, bool is_error, std::string_view l
 // Handles an unfinished line. Most progress bars print "\r" and then their state, which is complete only when the next
 // state comes; a question is complete only when it was answered.
 void LogMux::update_bar_with_partial(int rank, bool is_error) {
+  if (!options_.shows(rank)) {
+    return;
+  }
   std::string_view partial = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0].partial();
   const bool is_question = options_.shows_begun && partial.size() <= kLongestQuestion && options_.shows_begun(rank);
   if (rows_->is_live(is_error) && (rows_->has_bar(rank, is_error) || is_question || partial.ends_with('\r'))) {

@@ -43,7 +43,11 @@ struct LogMuxOptions {
   std::vector<std::string> labels{};  // shown in the ranks' tags; empty: their numbers
   std::vector<std::string> hidden{};  // texts that are replaced by *** wherever a line goes
   bool shows_ranks = true;            // false: what they print goes to files alone
+  // False for a rank whose output goes to files alone. Without this function all ranks are shown.
+  std::function<bool(int rank)> is_rank_shown{};
   ConsoleFds console{};
+
+  [[nodiscard]] bool shows(int rank) const { return shows_ranks && (!is_rank_shown || is_rank_shown(rank)); }
 };
 
 class LogMux {

@@ -38,16 +38,25 @@ Home all_nodes(const std::vector<CpuCore>& cores) {
   return nodes;
 }
 
+// Returns how many threads each of so many ranks may run at once on `processors`, of which the control groups leave
+// `limit`.
+int threads_of_each(std::size_t processors, double limit, std::size_t ranks) {
+  const double room = limit > 0 ? std::min(limit, static_cast<double>(processors)) : static_cast<double>(processors);
+  return std::max(1, static_cast<int>(room / static_cast<double>(ranks)));
+}
+
 }  // namespace
 
 std::vector<RankCpus> bind_ranks(BindMode mode, const std::vector<CpuCore>& cores, int ranks,
-                                 const std::vector<std::int32_t>& near) {
+                                 const std::vector<std::int32_t>& near, double limit) {
   const auto count = static_cast<std::size_t>(ranks);
   std::vector<RankCpus> bound(count);
+  const std::size_t processors = cpus_of(cores).size();
+  const int most = threads_of_each(processors, limit, count);
   if (mode == BindMode::kNone || cores.empty()) {
-    const int threads = std::max(1, static_cast<int>(cpus_of(cores).size() / count));
+    const bool has_all = count == 1 && static_cast<std::size_t>(most) >= processors;
     for (RankCpus& rank : bound) {
-      rank.threads = threads;
+      rank.threads = has_all ? 0 : most;
     }
     return bound;
   }
@@ -72,6 +81,7 @@ std::vector<RankCpus> bind_ranks(BindMode mode, const std::vector<CpuCore>& core
   }
   for (RankCpus& rank : bound) {
     rank.threads = std::max(1, static_cast<int>(rank.cpus.size()) / sharing[rank.cpus]);
+    rank.threads = limit > 0 ? std::min(rank.threads, most) : rank.threads;
   }
   return bound;
 }

@@ -13,12 +13,20 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+// Returns what JAX takes for the devices of a process: "0,1,2". Without it, it takes LOCAL_RANK.
+std::string jax_devices(std::size_t gpus, int local_rank, int local_size) {
+  std::string text = std::to_string(local_rank);
+  for (std::size_t gpu = 1; local_size == 1 && gpu < gpus; ++gpu) {
+    text += "," + std::to_string(gpu);
+  }
+  return text;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> gpus_of_job(const NodePlan& node, const std::vector<std::string>& on_node) {
   if (node.host.gpus.empty()) {
-    const std::size_t count = std::min(on_node.size(), static_cast<std::size_t>(node.local_size()));
-    return std::vector<std::string>(on_node.begin(), on_node.begin() + static_cast<std::ptrdiff_t>(count));
+    return on_node;
   }
   std::vector<std::string> gpus;
   for (const int number : node.host.gpus) {
@@ -35,17 +43,22 @@ Result<std::vector<std::string>> gpus_of_job(const NodePlan& node, const std::ve
   return gpus;
 }
 
-EnvList gpu_env(GpuMode mode, const std::string& variable, const std::vector<std::string>& gpus, int local_rank,
-                int local_size) {
-  if (gpus.empty() || mode == GpuMode::kNone) {
+EnvList gpu_env(GpuMode mode, const JobGpus& gpus, int local_rank, int local_size) {
+  const std::size_t count = gpus.names.size();
+  if (count == 0 || mode == GpuMode::kNone) {
     return {};
   }
   if (mode == GpuMode::kLocal) {
-    // Without this variable, JAX takes LOCAL_RANK for the device it may use.
-    return {{variable, joined(gpus)}, {"JAX_LOCAL_DEVICE_IDS", std::to_string(local_rank)}};
+    EnvList env;
+    if (!gpus.is_whole) {
+      env.emplace_back(gpus.variable, joined(gpus.names));
+    }
+    env.emplace_back("JAX_LOCAL_DEVICE_IDS", jax_devices(count, local_rank, local_size));
+    return env;
   }
-  EnvList env = {{variable, gpus[static_cast<std::size_t>(local_rank) % gpus.size()]}, {"JAX_LOCAL_DEVICE_IDS", "0"}};
-  if (static_cast<std::size_t>(local_size) > gpus.size()) {
+  EnvList env = {{gpus.variable, gpus.names[static_cast<std::size_t>(local_rank) % count]},
+                 {"JAX_LOCAL_DEVICE_IDS", "0"}};
+  if (static_cast<std::size_t>(local_size) > count) {
     env.emplace_back("NCCL_MULTI_RANK_GPU_ENABLE", "1");
   }
   return env;

@@ -27,16 +27,24 @@ bool has_prefix_of(std::string_view name, const std::array<std::string_view, N>&
                      [name](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
 }
 
+// Returns "10.0.0.1:80", and "[fd00::1]:80" of an address that has colons itself.
+std::string host_and_port(const std::string& address, int port) {
+  const bool has_colons = address.find(':') != std::string::npos;
+  return (has_colons ? "[" + address + "]" : address) + ":" + std::to_string(port);
+}
+
 // Returns variables that the user may have set otherwise.
 EnvList default_env(const Placement& placement, const NodeFacts& facts, int threads) {
   EnvList env = {
-      // Every rank that uses all processors makes the job slower than a single rank.
-      {"OMP_NUM_THREADS", std::to_string(threads)},
       // After a crash in native code Python still prints the line that it was at, and the job's report shows it.
       {"PYTHONFAULTHANDLER", "1"},
       // torchrun sets this too: a rank whose peer died ends instead of waiting
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
   };
+  if (threads > 0) {
+    // Every rank that uses all processors makes the job slower than a single rank.
+    env.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
+  }
   if (placement.nodes.size() > 1 && !facts.interface.empty()) {
     // Without it Gloo listens at the address of the node's own name, which on Debian is loopback, and NCCL may take the
     // bridge of a container engine. "=" means this interface alone, and not all whose names begin so.
@@ -62,6 +70,7 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
   const std::string node_index = text(node.index);
   const std::string node_count = text(static_cast<int>(placement.nodes.size()));
   const std::string port = text(job.master_port);
+  const std::string master = host_and_port(job.master_address, job.master_port);
   EnvList env = {
       // hvdrun's own variables (runtime/base/contract.h)
       {contract::kRank, r},
@@ -103,7 +112,7 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
       {"TORCHELASTIC_MAX_RESTARTS", text(std::max(job.restart_limit, job.fresh.limit))},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
       // JAX reads these before it looks for a launcher's variables, from whose job number it would derive the port
-      {"JAX_COORDINATOR_ADDRESS", job.master_address + ":" + port},
+      {"JAX_COORDINATOR_ADDRESS", master},
       {"JAX_COORDINATOR_PORT", port},
       {"JAX_NUM_PROCESSES", size},
       {"JAX_PROCESS_ID", r},
@@ -119,7 +128,7 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
         {"OMPI_COMM_WORLD_LOCAL_RANK", local_rank},
         {"OMPI_COMM_WORLD_LOCAL_SIZE", local_size},
         {"OMPI_COMM_WORLD_NODE_RANK", local_rank},
-        {"OMPI_MCA_orte_hnp_uri", text(kOpenMpiJob) + ".0;tcp://" + job.master_address + ":" + port},
+        {"OMPI_MCA_orte_hnp_uri", text(kOpenMpiJob) + ".0;tcp://" + master},
     };
     env.insert(env.end(), look.begin(), look.end());
   }
@@ -144,8 +153,8 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
   return env;
 }
 
-bool is_default_variable(std::string_view name) {
-  return is_one_of(name, kDefaults);
+std::vector<std::string> default_variables() {
+  return {kDefaults.begin(), kDefaults.end()};
 }
 
 bool is_outer_launcher_variable(std::string_view name) {
@@ -206,7 +215,7 @@ bool is_outer_launcher_variable(std::string_view name) {
 }
 
 bool is_host_bound_variable(std::string_view name) {
-  static constexpr std::array<std::string_view, 19> kNames = {"HOME",
+  static constexpr std::array<std::string_view, 26> kNames = {"HOME",
                                                               "USER",
                                                               "LOGNAME",
                                                               "SHELL",
@@ -224,7 +233,14 @@ bool is_host_bound_variable(std::string_view name) {
                                                               "TMUX_PANE",
                                                               "STY",
                                                               "WINDOWID",
-                                                              "INVOCATION_ID"};
+                                                              "INVOCATION_ID",
+                                                              "KRB5CCNAME",
+                                                              "X509_USER_PROXY",
+                                                              "SLURMD_NODENAME",
+                                                              "SLURM_CPUS_ON_NODE",
+                                                              "SLURM_TOPOLOGY_ADDR",
+                                                              "SLURM_JOB_GPUS",
+                                                              "GPU_DEVICE_ORDINAL"};
   static constexpr std::array<std::string_view, 6> kPrefixes = {"SSH_",       "XDG_",  "DBUS_",
                                                                 "BASH_FUNC_", "SUDO_", "HVDRUN_"};
   // The GPUs of the launcher's machine say nothing about another machine's. These are the variables of CUDA, ROCm, HIP

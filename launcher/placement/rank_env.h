@@ -35,13 +35,13 @@ struct JobFacts {
   bool has_mpi = false;  // Open MPI started the ranks and set its own variables in them
 };
 
-// Returns the identity of the rank, and after it the default variables (is_default_variable). `threads`: processors for
-// this rank alone, at least 1.
+// Returns the identity of the rank, and after it the default variables. `threads`: processors for
+// this rank alone; 0: it has all of the node's.
 EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPlan& rank, const NodeFacts& facts,
                  const JobFacts& job, int threads);
 
-// True for a variable that rank_env() only proposes: a value that the user has given it, also by inheritance, stays.
-bool is_default_variable(std::string_view name);
+// Returns the variables that rank_env() only proposes: a value that the user or the node has given them stays.
+std::vector<std::string> default_variables();
 // True for a variable that an outer launcher set for its own ranks. Inherited, it would give our ranks a wrong
 // identity.
 bool is_outer_launcher_variable(std::string_view name);

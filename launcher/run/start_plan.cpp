@@ -10,6 +10,7 @@
 #include "launcher/placement/gpu_pinning.h"
 #include "launcher/wire/host_run.h"
 #include "runtime/base/contract.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -87,8 +88,7 @@ std::vector<HostRun> hosts_of(const Placement& placement) {
 
 // NodeShares is what the ranks of a node divide among them, by local rank.
 struct NodeShares {
-  std::string gpu_variable;
-  std::vector<std::string> gpus;
+  JobGpus gpus;
   std::vector<RankCpus> cpus;
 };
 
@@ -134,12 +134,14 @@ ReadyMessage told_by_node(const JobSpec& spec, const JobView& job, const NodePla
   return told;
 }
 
-NodeShares shares_of(const JobSpec& spec, const NodePlan& node, const ReadyMessage& ready) {
+// `own`: what the agent itself has reported; `ready`: told_by_node() of it.
+NodeShares shares_of(const JobSpec& spec, const NodePlan& node, const ReadyMessage& own, const ReadyMessage& ready) {
   NodeShares shares;
-  shares.gpu_variable = ready.gpu_variable;
-  shares.gpus = gpus_of_job(node, ready.gpus).value();
-  shares.cpus =
-      bind_ranks(spec.bind, ready.cores, node.local_size(), near_of_ranks(spec.gpus, node, ready, shares.gpus));
+  shares.gpus.variable = ready.gpu_variable;
+  shares.gpus.names = gpus_of_job(node, ready.gpus).value();
+  shares.gpus.is_whole = shares.gpus.names == own.gpus;
+  shares.cpus = bind_ranks(spec.bind, ready.cores, node.local_size(),
+                           near_of_ranks(spec.gpus, node, ready, shares.gpus.names), ready.processor_limit);
   return shares;
 }
 
@@ -149,7 +151,7 @@ StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const 
   // A program that starts ranks of its own would pass our place variables on to all of these.
   EnvList env = spec.tells_place ? rank_env(job.placement, node, rank, facts, job_facts, own.threads)
                                  : EnvList{{"PYTHONUNBUFFERED", "1"}};
-  const EnvList pinned = gpu_env(spec.gpus, shares.gpu_variable, shares.gpus, rank.local_rank, node.local_size());
+  const EnvList pinned = gpu_env(spec.gpus, shares.gpus, rank.local_rank, node.local_size());
   env.insert(env.end(), pinned.begin(), pinned.end());
   return StartMessage::Rank{rank.rank, std::move(env), own.cpus, {}, is_given_input(spec, rank.rank)};
 }
@@ -179,6 +181,28 @@ std::vector<std::string> same_machine_warnings(const JobSpec& spec, const JobVie
     }
   }
   return warnings;
+}
+
+// Says where nodes were reached at addresses that they do not have themselves, and which ones the ranks use; else
+// empty.
+std::string translation_warning(const JobSpec& spec, const JobView& job) {
+  const std::vector<std::string> addresses = data_addresses(job.views, spec.interfaces);
+  std::string text;
+  std::size_t others = 0;
+  for (const NodePlan& agent : job.agents.nodes) {
+    const auto index = static_cast<std::size_t>(agent.index);
+    const NodeView& view = job.views[index];
+    if (!spec.interfaces.empty() || !is_translated(view)) {
+      continue;
+    }
+    others += text.empty() ? 0U : 1U;
+    if (text.empty()) {
+      text = agent.host.name + " was reached at " + view.opened.node_address +
+             ", which it does not have itself (address translation?); its ranks are reached at " + addresses[index];
+    }
+  }
+  const std::string more = others > 0 ? ", and so it is with " + counted(others, "other node") : "";
+  return text.empty() ? "" : text + more + "; --network-interfaces chooses others";
 }
 
 // True for variables that users set on the machine where they start the job, and mean for all ranks.
@@ -285,6 +309,15 @@ Result<void> check_input_rank(const JobSpec& job, int size) {
                "--stdin " + std::to_string(job.input_rank) + ": the last rank is " + std::to_string(size - 1));
 }
 
+Result<void> check_shown_ranks(const JobSpec& job, int size) {
+  const bool may_grow = job.discovery.is_on() || !job.join_file.empty();
+  const int most = may_grow ? std::max(most_ranks_of(job), size) : size;
+  return job.shown_ranks.last() < most
+             ? Result<void>()
+             : Error(Code::kInvalid, "--show-ranks " + std::to_string(job.shown_ranks.last()) + ": the last rank is " +
+                                         std::to_string(most - 1));
+}
+
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
                                               const std::string& token, const std::vector<RankProgram>& programs) {
   const std::vector<std::string> addresses = data_addresses(job.views, spec.interfaces);
@@ -311,18 +344,20 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
     start.cwd = spec.cwd;
     start.argv = spec.argv;
     start.may_restart = spec.restart_limit > 0;
+    start.proposed = default_variables();
     add_environment(spec, view.opened.is_local, start);
     const std::string& address = addresses[static_cast<std::size_t>(first_agent)];
     const NodeFacts node_facts{address, view.ready.socket_path, interface_of(view, address),
                                has_several_interfaces(view.ready), hostfile_beside(view.ready.socket_path)};
     start.hosts = hosts;
     start.input_window = is_given_input(spec, agent) ? window : 0;
-    const NodeShares shares = shares_of(spec, node, told_by_node(spec, job, node, view.ready));
+    const NodeShares shares = shares_of(spec, node, view.ready, told_by_node(spec, job, node, view.ready));
     for (const RankPlan& rank : agent.ranks) {
       StartMessage::Rank& own =
           start.ranks.emplace_back(start_of_rank(spec, job, node, rank, node_facts, facts, shares));
-      std::erase_if(own.env, [&chosen](const auto& pair) {
-        return is_default_variable(pair.first) && chosen.contains(pair.first);
+      std::erase_if(own.env, [&start, &chosen](const auto& pair) {
+        return chosen.contains(pair.first) &&
+               std::find(start.proposed.begin(), start.proposed.end(), pair.first) != start.proposed.end();
       });
       if (!programs.empty()) {
         set_program(programs[static_cast<std::size_t>(rank.rank)], start, own);
@@ -372,6 +407,9 @@ StartMessage restart_message(const StartMessage& start, int rank, int number) {
 
 std::vector<std::string> start_warnings(const JobSpec& spec, const JobView& job) {
   std::vector<std::string> warnings = same_machine_warnings(spec, job);
+  if (const std::string text = translation_warning(spec, job); !text.empty()) {
+    warnings.push_back(text);
+  }
   for (const NodePlan& node : job.placement.nodes) {
     const ReadyMessage ready = told_by_node(spec, job, node, job.of(node.ranks.front().rank).ready);
     const auto gpus = gpus_of_job(node, ready.gpus).value();

@@ -53,6 +53,8 @@ bool is_given_input(const JobSpec& spec, int rank);
 bool is_given_input(const JobSpec& spec, const NodePlan& agent);
 // Refuses a --stdin that names a rank which a job of `size` ranks does not have.
 Result<void> check_input_rank(const JobSpec& job, int size);
+// Refuses a --show-ranks that names a rank which a job of `size` ranks neither has nor can get.
+Result<void> check_shown_ranks(const JobSpec& job, int size);
 
 // RankProgram is what one rank runs, where ranks differ.
 struct RankProgram {

@@ -23,22 +23,32 @@ struct Network {
   unsigned prefix = 0;
 };
 
-// Parses "10.0.0.1/24". The text comes from a node, so anything else is ignored rather than trusted.
-std::optional<Network> parse_network(const std::string& text) {
+// Parses "10.0.0.1" as a network of one address. The text comes from a node, so anything else is ignored rather than
+// trusted.
+std::optional<Network> parse_address(const std::string& text) {
   Network network;
-  const auto slash = text.find('/');
-  network.ip = text.substr(0, slash);
+  network.ip = text;
   const bool is_v4 = ::inet_pton(AF_INET, network.ip.c_str(), network.bytes.data()) == 1;
   if (!is_v4 && ::inet_pton(AF_INET6, network.ip.c_str(), network.bytes.data()) != 1) {
     return std::nullopt;
   }
   network.size_bits = is_v4 ? 32 : 128;
-  const std::string prefix = slash == std::string::npos ? "" : text.substr(slash + 1);
-  const std::optional<unsigned> bits = parse_number<unsigned>(prefix, 0, network.size_bits);
+  network.prefix = network.size_bits;
+  return network;
+}
+
+// Parses "10.0.0.1/24", likewise.
+std::optional<Network> parse_network(const std::string& text) {
+  const auto slash = text.find('/');
+  std::optional<Network> network = parse_address(text.substr(0, slash));
+  if (!network || slash == std::string::npos) {
+    return std::nullopt;
+  }
+  const std::optional<unsigned> bits = parse_number<unsigned>(text.substr(slash + 1), 0, network->size_bits);
   if (!bits) {
     return std::nullopt;
   }
-  network.prefix = *bits;
+  network->prefix = *bits;
   return network;
 }
 
@@ -153,6 +163,15 @@ std::string missing_interface(const NodeView& view, const std::string& name,
          (has.empty() ? "only loopback, lo" : has);
 }
 
+bool is_translated(const NodeView& view) {
+  const std::optional<Network> reached = parse_address(view.opened.node_address);
+  const std::vector<std::string>& own = view.ready.addresses;
+  return reached && !own.empty() && std::none_of(own.begin(), own.end(), [&](const std::string& text) {
+           const std::optional<Network> address = parse_address(text);
+           return address && address->size_bits == reached->size_bits && address->bytes == reached->bytes;
+         });
+}
+
 std::string interface_of(const NodeView& view, const std::string& address) {
   for (const Network& network : networks_of(view)) {
     if (network.ip == address) {
@@ -175,7 +194,7 @@ std::vector<std::string> data_addresses(const std::vector<NodeView>& views,
     const Opened& opened = views[node].opened;
     if (const std::string chosen = pick_chosen(interfaces, node, nodes); !chosen.empty()) {
       addresses.push_back(chosen);
-    } else if (!opened.node_address.empty()) {
+    } else if (!opened.node_address.empty() && !is_translated(views[node])) {
       addresses.push_back(opened.node_address);
     } else if (opened.is_local && !launcher.empty()) {
       addresses.push_back(launcher);

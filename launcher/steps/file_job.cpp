@@ -179,6 +179,7 @@ class FileJob {
     spec.input = InputMode::kNone;
     spec.output_dir.clear();
     spec.gather = false;
+    spec.shown_ranks = {};  // these steps have ranks of their own
     // No node joins or is done without in these steps.
     spec.discovery = {};
     spec.restart_limit = 0;

@@ -16,6 +16,7 @@
 #include "launcher/process/inherited_signals.h"
 #include "launcher/process/own_process.h"
 #include "launcher/run/job_runner.h"
+#include "launcher/run/start_plan.h"
 #include "launcher/steps/job_hosts.h"
 #include "launcher/steps/open_files_of.h"
 #include "launcher/steps/own_transports.h"
@@ -83,6 +84,9 @@ Result<int> run_step(const JobStep& step) {
     }
   }
   Placement placement = gang != nullptr ? gang->placement() : step.placement;
+  if (job.slots_are_gpus) {  // the nodes have told only now how many ranks they get
+    HVD_TRY(check_shown_ranks(job, placement.size));
+  }
   // Under an engine each agent has one rank, and the runner counts agents as nodes; so the reporter does too.
   Placement agents = agents_of(job, placement);
   std::unique_ptr<HostSource> source = step.host_source ? step.host_source(*loop) : nullptr;

@@ -30,6 +30,9 @@ Result<int> run_whole_job(JobSpec job, const std::vector<std::string>& notices) 
   }
   HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
   HVD_TRY(check_input_rank(job, placement.size));
+  if (!job.slots_are_gpus) {  // else the nodes have not told yet how many ranks they get
+    HVD_TRY(check_shown_ranks(job, placement.size));
+  }
   if (!job.quiet && !job.json_events && !job.allocation.empty()) {
     write_error_line("hvdrun: " + job.allocation);
   }

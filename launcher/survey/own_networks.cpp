@@ -37,10 +37,14 @@ bool is_usable(const ifaddrs& entry) {
   return !is_link_local_v4 && !is_link_local_v6;
 }
 
-std::string network_text(const ifaddrs& entry) {
+std::string address_text(const ifaddrs& entry) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   ::inet_ntop(entry.ifa_addr->sa_family, address_bytes(entry.ifa_addr).data(), text.data(),
               static_cast<socklen_t>(text.size()));
+  return text.data();
+}
+
+std::string network_text(const ifaddrs& entry) {
   int prefix = 0;
   // The kernel may leave out the mask's own family; its bytes lie where the address's do.
   sockaddr_in6 mask{};
@@ -51,10 +55,25 @@ std::string network_text(const ifaddrs& entry) {
   for (const std::uint8_t byte : address_bytes(reinterpret_cast<const sockaddr*>(&mask))) {
     prefix += std::popcount(byte);
   }
-  return std::string(text.data()) + "/" + std::to_string(prefix);
+  return address_text(entry) + "/" + std::to_string(prefix);
 }
 
 }  // namespace
+
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> addresses;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    return addresses;
+  }
+  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr != nullptr && (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6)) {
+      addresses.push_back(address_text(*at));
+    }
+  }
+  ::freeifaddrs(list);
+  return addresses;
+}
 
 std::vector<NamedNetwork> own_networks() {
   std::vector<NamedNetwork> networks;

@@ -150,9 +150,11 @@ std::string node_name_from(const std::string& engine, const std::vector<std::str
 
 void leave_engine(const std::string& engine, std::vector<std::string>& environment) {
   if (engine == "slurm") {
-    // What names the job stays, since scripts name their files by it; and what says that it has begun anew.
-    static constexpr std::array<std::string_view, 6> kOfJob = {
-        "SLURM_JOB", "SLURM_ARRAY_", "SLURM_SUBMIT_", "SLURM_CLUSTER_NAME", "SLURM_CONF", "SLURM_RESTART_COUNT"};
+    // What names the job stays, since scripts name their files by it; what says that it has begun anew; and what is of
+    // the node, and not of the agent's seat on it.
+    static constexpr std::array<std::string_view, 9> kOfJob = {
+        "SLURM_JOB",           "SLURM_ARRAY_",    "SLURM_SUBMIT_",      "SLURM_CLUSTER_NAME", "SLURM_CONF",
+        "SLURM_RESTART_COUNT", "SLURMD_NODENAME", "SLURM_CPUS_ON_NODE", "SLURM_TOPOLOGY_ADDR"};
     std::erase_if(environment, [](const std::string& entry) {
       return entry.starts_with("SLURM") && std::none_of(kOfJob.begin(), kOfJob.end(), [&entry](std::string_view name) {
                return entry.starts_with(name);

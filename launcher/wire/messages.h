@@ -212,13 +212,16 @@ struct ReadyMessage {
   std::vector<std::string> gpus;
   std::vector<std::int32_t> near;
   Seat seat;
-  std::string machine{};    // own_machine(): equal for agents whose ranks can share memory
-  std::int32_t slots = 0;   // places for ranks that it brings, where it has called to join a job
-  std::string processor{};  // own_processor(): the agent's executable runs on nodes with this one
+  std::string machine{};                 // own_machine(): equal for agents whose ranks can share memory
+  std::int32_t slots = 0;                // places for ranks that it brings, where it has called to join a job
+  std::string processor{};               // own_processor(): the agent's executable runs on nodes with this one
+  double processor_limit = 0;            // of the cgroup, in processors; 0: none
+  std::vector<std::string> addresses{};  // own_addresses()
 
   static void fields(auto& m, auto& walk) {
     walk(m.version, m.host_name, m.pid, m.reserved_port, m.socket_path, m.resume_path, m.networks);
     walk(m.gpu_variable, m.gpus, m.near, m.seat, m.machine, m.cores, m.slots, m.processor);
+    walk(m.processor_limit, m.addresses);
   }
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);
@@ -267,10 +270,11 @@ struct StartMessage {
   bool is_joining = false;           // the job runs, and these ranks wait to be taken in
   std::uint32_t generation = 0;      // the present one then
   std::vector<std::string> results;  // patterns of files in the brought folder that come home at the end
+  std::vector<std::string> proposed{};  // variables in a rank's env that give way to what the node has of its own
 
   static void fields(auto& m, auto& walk) {
     walk(m.cwd, m.argv, m.unset, m.env, m.last, m.ranks, m.may_restart, m.hosts, m.input_window, m.files);
-    walk(m.is_joining, m.generation, m.results);
+    walk(m.is_joining, m.generation, m.results, m.proposed);
   }
   [[nodiscard]] std::string encode() const;
   static Result<StartMessage> decode(std::string_view body);

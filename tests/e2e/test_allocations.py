@@ -1,6 +1,7 @@
 """hvdrun within jobs of batch systems that are not here: their variables and files, and starters that do what theirs do, in
 the lab. Nothing of a real PBS or LSF runs; a real SGE does in test_sge.py."""
 
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import pytest
 
 from hvdrun import BIN, HVDRUN, ROOT, hvdrun, read_until
 from patience import PATIENCE
+from ways import EXECUTES
 
 PAGE = (ROOT / "launcher/docs/allocations.md").read_text()
 
@@ -228,3 +230,77 @@ def test_the_page_s_recipe_for_a_list_of_addresses_runs(lab2):
         assert sorted(done.stdout.split()) == (["[0]<stdout>:launcher", "[1]<stdout>:node1"] if rank == 0 else [])
     done = lab2.run(HVDRUN, "hostname", env=environment)
     assert done.returncode == 240 and "SKYPILOT_NODE_RANK is 1: run hvdrun on node 0 alone" in done.stderr
+
+
+@pytest.fixture(params=[("OMPI_MCA_orte_default_hostfile", "a slots=2\nb slots=2\n"), ("HYDRA_HOST_FILE", "a:2\nb:2\n")],
+                ids=lambda param: param[0])
+def host_file(request, tmp_path):
+    """What mpirun's variable is called, the file that it names, and the environment with it, as in the launcher's pod of an MPIJob."""
+    variable, text = request.param
+    file = tmp_path / "hosts"
+    file.write_text(text)
+    return variable, file, {**os.environ, variable: str(file)}
+
+
+def test_a_host_file_that_a_variable_of_mpirun_names_is_used_and_told_in_one_line(host_file):
+    variable, file, environment = host_file
+    done = hvdrun("--rsh", EXECUTES, "sh", "-c", "echo $RANK on $HVD_CROSS_RANK", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"[{rank}]<stdout>:{rank} on {rank // 2}" for rank in range(4)]
+    told = f"hvdrun: host file {file}: 2 nodes (a to b), {{}} ({variable})"
+    assert done.stderr.splitlines().count(told.format("4 ranks")) == 1
+    fewer = hvdrun("--rsh", EXECUTES, "-np", 3, "true", env=environment)
+    assert fewer.returncode == 0 and told.format("3 ranks") in fewer.stderr, fewer.stderr
+    assert hvdrun("-q", "--rsh", EXECUTES, "true", env=environment).stderr == ""
+
+
+def test_it_is_read_as_that_of_hostfile_is(host_file):
+    _, file, environment = host_file
+
+    def placed(*words, **options):
+        done = hvdrun("plan", "--json", *words, "-np", 3, "true", **options)
+        assert done.returncode == 0, done.stderr
+        return [(node["host"], node["transport"], len(node["ranks"])) for node in json.loads(done.stdout)["nodes"]]
+
+    assert placed(env=environment) == placed("--hostfile", file) == [("a", "ssh", 2), ("b", "ssh", 1)]
+    assert placed("--launcher", "mpi", env=environment) == [("a", "mpirun", 2), ("b", "mpirun", 1)]
+    refused = hvdrun("-np", 17, "true", env=environment)
+    assert refused.returncode == 240 and refused.stderr == hvdrun("--hostfile", file, "-np", 17, "true").stderr
+
+
+def test_a_job_file_runs_on_its_hosts_too(host_file, tmp_path):
+    variable, file, environment = host_file
+    (tmp_path / "job.yaml").write_text("command: hostname\nnodeCount: 2\nprocessCount: 2\n")
+    done = hvdrun("plan", "--json", "-f", tmp_path / "job.yaml", env=environment)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert [node["host"] for node in plan["nodes"]] == ["a", "b"]
+    assert f"hvdrun: host file {file} names the hosts ({variable})\n" in done.stderr
+
+
+def test_hosts_that_are_named_and_jobs_that_are_found_come_before_it(host_file, tmp_path):
+    _, file, environment = host_file
+    for words in (["-H", "localhost:2"], ["--engine", "none", "-np", "2"]):
+        done = hvdrun(*words, "echo", "here", env=environment)
+        assert (done.returncode, done.stdout.count("here")) == (0, 2), done.stderr
+        assert str(file) not in done.stderr
+    (tmp_path / "nodes").write_text(f"{os.uname().nodename}\n")
+    done = hvdrun("true", env={**environment, "PBS_JOBID": "12", "PBS_NODEFILE": str(tmp_path / "nodes")})
+    assert done.returncode == 0 and "hvdrun: PBS job 12" in done.stderr and str(file) not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("text, words", [
+    (None, "I_MPI_HYDRA_HOST_FILE names the hosts, but cannot read the host file "),
+    ("a slots=x\n", "I_MPI_HYDRA_HOST_FILE names the hosts, but {}:1:3: expected a number"),
+    ("", "I_MPI_HYDRA_HOST_FILE names the hosts, but {}: names no host"),
+])
+def test_a_host_file_that_cannot_be_read_is_an_error_that_names_the_variable(tmp_path, text, words):
+    file = tmp_path / "hosts"
+    if text is not None:
+        file.write_text(text)
+    environment = {**os.environ, "I_MPI_HYDRA_HOST_FILE": str(file)}
+    done = hvdrun("-np", 2, "echo", "started", env=environment)
+    assert (done.returncode, done.stdout) == (240, "")
+    assert words.format(file) in done.stderr and "--engine none leaves the variable aside" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert hvdrun("--engine", "none", "-np", 2, "true", env=environment).returncode == 0

@@ -56,12 +56,15 @@ def visible(*arguments, env):
 
 def test_ranks_see_the_gpus_of_their_job(fake_gpus):
     lines, err = visible("-np", 2, env=fake_gpus)
-    assert lines == ["[0]<stdout>:GPU-a,GPU-b", "[1]<stdout>:GPU-a,GPU-b"] and "GPU" not in err
+    assert lines == ["[0]<stdout>:none", "[1]<stdout>:none"] and "GPU" not in err  # all that the node has
+    assert visible("-H", "localhost:2@2,0", env=fake_gpus)[0] == ["[0]<stdout>:GPU-c,GPU-a", "[1]<stdout>:GPU-c,GPU-a"]
     assert visible("--gpus", "one", "-H", "localhost:2@2,0", env=fake_gpus)[0] == ["[0]<stdout>:GPU-c",
                                                                                    "[1]<stdout>:GPU-a"]
     assert visible("--gpus", "none", "-np", 1, env=fake_gpus)[0] == ["[0]<stdout>:none"]
     assert visible("-np", 1, env={**fake_gpus, "CUDA_VISIBLE_DEVICES": "2"})[0] == ["[0]<stdout>:2"]
     assert visible("-np", 1, "-x", "CUDA_VISIBLE_DEVICES=7", env=fake_gpus)[0] == ["[0]<stdout>:7"]
+    done = hvdrun("-np", 2, "--gpus", "one", "-x", "CUDA_VISIBLE_DEVICES=0,1", "true", env=fake_gpus)
+    assert done.returncode == 240 and "--gpus one only one; name them in the host list" in done.stderr
 
 
 def test_one_machine_under_two_names_whose_gpus_would_be_given_out_twice_is_told(fake_gpus):

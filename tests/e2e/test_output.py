@@ -195,3 +195,38 @@ def test_a_standard_stream_that_is_closed_from_the_start_is_nobody_elses(marker,
     assert ("[1]<stdout>:out" in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
     assert ("[1]<stderr>:err" in done.stderr) == ("2>&-" not in closed)
     assert wait_until_gone(marker) == {}
+
+
+def test_only_ranks_that_are_to_be_shown_come_to_the_console_and_files_have_all(tmp_path):
+    done = hvdrun("-q", "--show-ranks", "0,2-3", "--output-filename", tmp_path, "-np", 5, "sh", "-c", "echo out; echo err >&2")
+    assert done.returncode == 0
+    for text, name in ((done.stdout, "out"), (done.stderr, "err")):
+        assert sorted(text.splitlines()) == [f"[{rank}]<std{name}>:{name}" for rank in (0, 2, 3)]
+        for rank in range(5):
+            assert (tmp_path / f"rank.{rank}/std{name}").read_text() == f"[{rank}]<std{name}>:{name}\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--gather"]])
+def test_a_failure_of_a_rank_that_is_not_shown_is_told_with_its_last_lines(more):
+    done = hvdrun("--show-ranks", 0, *more, "-np", 3, "sh", "-c",
+                  "echo printed by $HVD_RANK >&2; [ $HVD_RANK = 2 ] || exec sleep 1000; exit 3")  # fmt: skip
+    assert done.returncode == 3
+    assert re.search(r"^hvdrun: rank 2 on localhost .*exited with code 3", done.stderr, re.M)
+    assert re.findall(r"^(.*)printed by 2$", done.stderr, re.M) == ["hvdrun:   "], done.stderr
+    assert "printed by 1" not in done.stderr
+
+
+@pytest.mark.parametrize("word, message", [("x", "--show-ranks: 'x' is neither a rank's number nor a range of them"),
+                                           ("0,2-1", "--show-ranks: '2-1' is neither"), ("0,", "--show-ranks: '' is neither"),
+                                           ("1-3", "--show-ranks 3: the last rank is 2")])
+def test_ranks_that_cannot_be_shown_are_refused_before_anything_starts(word, message):
+    for command in ([], ["plan"]):
+        done = hvdrun(*command, "-np", 3, "--show-ranks", word, "echo", "started")
+        assert (done.returncode, done.stdout) == (240, "")
+        assert message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_rank_that_may_join_later_can_be_named(tmp_path):
+    words = ["plan", "--show-ranks", "0,5", "-np", 1]
+    assert hvdrun(*words, "--join-file", tmp_path / "join", "true").returncode == 0
+    assert hvdrun(*words, "true").returncode == 240

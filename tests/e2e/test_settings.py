@@ -212,6 +212,15 @@ def test_what_mpirun_would_do_otherwise_is_refused_with_what_to_write(words, mes
     assert done.returncode == 240 and message in done.stderr, done.stderr
 
 
+def test_hosts_in_the_words_of_mpich():
+    done = hvdrun("plan", "--json", "-hosts", "a,b:2", "-n", 3, "true")
+    assert done.returncode == 0, done.stderr
+    assert [(node["host"], len(node["ranks"])) for node in json.loads(done.stdout)["nodes"]] == [("a", 1), ("b", 2)]
+    refused = hvdrun("-f", "hosts", "-n", 4, "python", "train.py")
+    assert refused.returncode == 240 and refused.stderr.count("\n") == 1
+    assert "'python': a job file says what to run" in refused.stderr and "--hostfile FILE" in refused.stderr
+
+
 def test_a_port_for_mpiruns_ssh_is_hvdruns():
     done = hvdrun("--mpi", "-np", 1, "-mca", "plm_rsh_args", "-p 2222", "true")
     assert done.returncode == 240 and "--rsh, -p, -i and --ssh-config mean nothing to mpirun" in done.stderr, done.stderr

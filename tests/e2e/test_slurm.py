@@ -76,12 +76,12 @@ def test_a_job_file_takes_the_job_s_nodes_when_it_is_told_to(job, tmp_path):
 
 
 def test_ranks_see_the_job_but_no_seat_of_slurm_s(job):
-    done = job(["-N1", "-n2"], "--no-tags", "--launcher", "slurm", "sh", "-c",
-               "env | sed -n 's/^\\(SLURM[A-Z_]*\\)=.*/\\1/p'")
+    done = job(["-N2"], "--no-tags", "--launcher", "slurm", "sh", "-c",
+               "test $SLURMD_NODENAME = $HOROVOD_HOSTNAME && env | sed -n 's/^\\(SLURM[A-Z_]*\\)=.*/\\1/p'")
     assert done.returncode == 0, done.stderr
     seen = set(done.stdout.split())
     assert "SLURM_JOB_ID" in seen
-    assert not seen & {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_ID", "SLURMD_NODENAME"}
+    assert not seen & {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_ID"}
 
 
 def test_no_command_line_and_no_environment_has_the_key(slurm, job, marker):

@@ -108,7 +108,7 @@ TEST_CASE("an agent of Slurm knows its seat and its node, and leaves the step's 
   CHECK(seat.value().size == 4);
   CHECK(node_name_from("slurm", environment) == "n3");
   leave_engine("slurm", environment);
-  CHECK(environment == Words{"SLURM_JOB_ID=12", "PATH=/bin"});
+  CHECK(environment == Words{"SLURMD_NODENAME=n3", "SLURM_JOB_ID=12", "PATH=/bin"});
 }
 
 }  // namespace hvd::launch::slurm_engine_test

@@ -73,4 +73,29 @@ TEST_CASE("what goes to files alone, or waits for equal lines of other ranks, wa
   CHECK(equal.just_shown(1) == 0);
 }
 
+TEST_CASE("of a rank that is not to be shown the last lines are known, and were not just shown") {
+  LogMuxOptions options;
+  options.is_rank_shown = [](int rank) { return rank != 1; };
+  Console console(std::move(options));
+  console.print(1, "ValueError\n");
+  console.print(0, "ValueError\n");
+  CHECK(console.logs->last_errors(1).lines.size() == 1);
+  CHECK(console.just_shown(1) == 0);
+  CHECK(console.just_shown(0) == 1);
+}
+
+TEST_CASE("no line waits for an equal one of a rank that is not to be shown") {
+  LogMuxOptions options;
+  options.gather = true;
+  options.is_rank_shown = [](int rank) { return rank == 1; };
+  Console console(std::move(options));
+  console.print(1, "ValueError\n");
+  CHECK(console.just_shown(1) == 1);
+  REQUIRE(console.logs->add_node(1).ok());
+  console.print(4, "ValueError\n");
+  console.print(1, "KeyError\n");
+  CHECK(console.just_shown(4) == 0);
+  CHECK(console.just_shown(1) == 2);
+}
+
 }  // namespace hvd::launch::log_mux_test

@@ -33,18 +33,22 @@ TEST_CASE("a rank sees the GPUs of its job in the order of local ranks, or its o
   const Placement placement = placed("a:2,b:3@3,0,c:1@4", 6);
   const auto first = gpus_of_job(placement.nodes[0], four);
   REQUIRE(first.ok());
-  CHECK(gpu_env(GpuMode::kLocal, "CUDA_VISIBLE_DEVICES", first.value(), 1, 2) ==
-        EnvList{{"CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"}, {"JAX_LOCAL_DEVICE_IDS", "1"}});
+  // All that the node shows needs no word, and one rank has all of it.
+  const JobGpus whole{"CUDA_VISIBLE_DEVICES", first.value(), true};
+  CHECK(gpu_env(GpuMode::kLocal, whole, 1, 2) == EnvList{{"JAX_LOCAL_DEVICE_IDS", "1"}});
+  CHECK(gpu_env(GpuMode::kLocal, whole, 0, 1) == EnvList{{"JAX_LOCAL_DEVICE_IDS", "0,1,2,3"}});
   CHECK(gpu_warning(GpuMode::kLocal, placement.nodes[0], first.value()).empty());
   const auto named = gpus_of_job(placement.nodes[1], four);
   REQUIRE(named.ok());
-  CHECK(gpu_env(GpuMode::kLocal, "ROCR_VISIBLE_DEVICES", named.value(), 0, 3)[0].second == "GPU-d,GPU-a");
-  CHECK(gpu_env(GpuMode::kOne, "HIP_VISIBLE_DEVICES", named.value(), 2, 3) ==
+  const JobGpus part{"HIP_VISIBLE_DEVICES", named.value(), false};
+  CHECK(gpu_env(GpuMode::kLocal, part, 0, 3) ==
+        EnvList{{"HIP_VISIBLE_DEVICES", "GPU-d,GPU-a"}, {"JAX_LOCAL_DEVICE_IDS", "0"}});
+  CHECK(gpu_env(GpuMode::kOne, part, 2, 3) ==
         EnvList{{"HIP_VISIBLE_DEVICES", "GPU-d"}, {"JAX_LOCAL_DEVICE_IDS", "0"}, {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}});
-  CHECK(gpu_env(GpuMode::kOne, "CUDA_VISIBLE_DEVICES", first.value(), 1, 2) ==
+  CHECK(gpu_env(GpuMode::kOne, whole, 1, 2) ==
         EnvList{{"CUDA_VISIBLE_DEVICES", "GPU-b"}, {"JAX_LOCAL_DEVICE_IDS", "0"}});
-  CHECK(gpu_env(GpuMode::kNone, "", named.value(), 2, 3).empty());
-  CHECK(gpu_env(GpuMode::kLocal, "", {}, 0, 1).empty());
+  CHECK(gpu_env(GpuMode::kNone, part, 2, 3).empty());
+  CHECK(gpu_env(GpuMode::kLocal, {}, 0, 1).empty());
   CHECK(gpu_warning(GpuMode::kOne, placement.nodes[1], named.value()) ==
         "3 ranks on b for 2 GPUs: ranks 2,4 share GPU-d; ranks 3 share GPU-a");
   CHECK(gpu_warning(GpuMode::kLocal, placement.nodes[1], named.value()).find("--gpus one") != std::string::npos);
@@ -126,6 +130,12 @@ TEST_CASE("the rank environment names the rank to every framework") {
   CHECK(env.at("GLOO_SOCKET_IFNAME") == "eth0");
   CHECK(env.at("NCCL_SOCKET_IFNAME") == "=eth0");
   CHECK(!env.contains("PET_NNODES"));
+  const EnvList v6 = rank_env(placement, placement.nodes[0], placement.nodes[0].ranks[0], {},
+                              JobFacts{"id", "token", "fd00::1", 5000, 0}, 0);
+  const std::map<std::string, std::string> of_v6(v6.begin(), v6.end());
+  CHECK(of_v6.at("JAX_COORDINATOR_ADDRESS") == "[fd00::1]:5000");
+  CHECK(of_v6.at("MASTER_ADDR") == "fd00::1");
+  CHECK(!of_v6.contains("OMP_NUM_THREADS"));
   const Placement one_each = placed("a:1,b:1", 2);
   const EnvList each = rank_env(one_each, one_each.nodes[1], one_each.nodes[1].ranks[0], {}, job, 2);
   CHECK(std::map<std::string, std::string>(each.begin(), each.end()).at("PET_NNODES") == "2");
@@ -148,6 +158,12 @@ TEST_CASE("ranks are bound to their part of the cores, near their GPUs") {
   using Texts = std::vector<std::string>;
   CHECK(bound(BindMode::kNone, 2) == Texts{" /4", " /4"});
   CHECK(bound(BindMode::kNone, 16).front() == " /1");
+  CHECK(bound(BindMode::kNone, 1) == Texts{" /0"});  // it has all, and needs no word
+  // The control groups leave less than the processors that the ranks may run on.
+  CHECK(bind_ranks(BindMode::kNone, cores, 2, {}, 5).front().threads == 2);
+  CHECK(bind_ranks(BindMode::kNone, cores, 1, {}, 5).front().threads == 5);
+  CHECK(bind_ranks(BindMode::kNone, cores, 1, {}, 8).front().threads == 0);
+  CHECK(bind_ranks(BindMode::kCore, cores, 2, {}, 1.5).front().threads == 1);
   CHECK(bound(BindMode::kNuma, 1) == Texts{"0-7 /8"});
   CHECK(bound(BindMode::kNuma, 2) == Texts{"0,1,4,5 /4", "2,3,6,7 /4"});
   CHECK(bound(BindMode::kNuma, 4) == Texts{"0,1,4,5 /2", "0,1,4,5 /2", "2,3,6,7 /2", "2,3,6,7 /2"});
@@ -177,8 +193,8 @@ TEST_CASE("variables of an outer launcher are scrubbed, those of this host stay 
        {"RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PET_NNODES", "TORCHELASTIC_RUN_ID", "HVD_AGENT_TOKEN"}) {
     CHECK(is_outer_launcher_variable(name));
   }
-  for (const char* name : {"HOME", "SSH_AUTH_SOCK", "NVIDIA_CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                           "ZE_AFFINITY_MASK", "BASH_FUNC_x%%", "TMPDIR"}) {
+  for (const char* name : {"HOME", "KRB5CCNAME", "SLURMD_NODENAME", "SSH_AUTH_SOCK", "NVIDIA_CUDA_VISIBLE_DEVICES",
+                           "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "BASH_FUNC_x%%", "TMPDIR"}) {
     CHECK(is_host_bound_variable(name));
   }
   for (const char* name : {"PATH", "NCCL_DEBUG", "HOROVOD_FUSION_THRESHOLD", "LD_LIBRARY_PATH", "RANKING"}) {

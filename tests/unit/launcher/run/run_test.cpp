@@ -273,6 +273,7 @@ NodeView view_of(Opened opened, Addresses networks = {}) {
   NodeView view;
   view.opened = std::move(opened);
   for (std::string& network : networks) {
+    view.ready.addresses.push_back(network.substr(0, network.find('/')));
     const std::string interface = "eth" + std::to_string(view.ready.networks.size());
     view.ready.networks.push_back({interface, std::move(network)});
   }
@@ -285,7 +286,7 @@ const Opened kUnseen{};  // as by an rsh command whose host name means nothing h
 
 TEST_CASE("nodes reach each other as the launcher reached them, and the local one by the launcher's address") {
   const NodeView local = view_of({true, "", "", {}}, {"10.0.0.77/8"});
-  const NodeView remote = view_of({false, "10.0.0.2", "10.0.0.9", {}}, {"10.0.0.78/8"});
+  const NodeView remote = view_of({false, "10.0.0.2", "10.0.0.9", {}}, {"10.0.0.2/8"});
   CHECK(data_addresses({local}) == Addresses{"127.0.0.1"});
   CHECK(data_addresses({local, remote}) == Addresses{"10.0.0.9", "10.0.0.2"});
 }
@@ -296,6 +297,16 @@ TEST_CASE("a node that no connection shows is met at what its name means, if it 
   CHECK(data_addresses({named, translated}) == Addresses{"10.0.0.1", "192.168.0.2"});
   CHECK(data_addresses({named}) == Addresses{"10.0.0.1"});
   CHECK(data_addresses({translated}) == Addresses{"127.0.0.1"});
+}
+
+TEST_CASE("a node that does not have the address at which it was reached is met at one of its own") {
+  const NodeView a = view_of({false, "3.4.5.6", "192.168.1.5", {}}, {"172.17.0.1/16", "10.0.0.6/24"});
+  const NodeView b = view_of({false, "3.4.5.7", "192.168.1.5", {}}, {"172.17.0.1/16", "10.0.0.7/24"});
+  CHECK(data_addresses({a, b}) == Addresses{"10.0.0.6", "10.0.0.7"});
+  NodeView on_loopback = view_of({false, "10.9.0.1", "", {}}, {"10.0.0.6/24"});  // as where hosts take part in routing
+  CHECK(is_translated(on_loopback));
+  on_loopback.ready.addresses.emplace_back("10.9.0.1");
+  CHECK(!is_translated(on_loopback));
 }
 
 TEST_CASE("without a name it is the address that has the other nodes for neighbours") {
@@ -334,6 +345,18 @@ TEST_CASE("without neighbours an address that no other node has comes first; wit
   const NodeView none = view_of(kUnseen, {"", "10.0.0.1", "10.0.0.1/33", "10.0.0.1/", "x/8", "fd00::1/129"});
   CHECK(data_addresses({none, none}) == Addresses{"127.0.0.1", "127.0.0.1"});
   CHECK(data_addresses({a}) == Addresses{"127.0.0.1"});
+}
+
+TEST_CASE("ranks that a job has, or may get by hosts that join, can be shown") {
+  JobSpec spec;
+  CHECK(check_shown_ranks(spec, 4).ok());
+  spec.shown_ranks = ShownRanks::parse("0,2-3").value();
+  CHECK(check_shown_ranks(spec, 4).ok());
+  CHECK(check_shown_ranks(spec, 3).error().message() == "--show-ranks 3: the last rank is 2");
+  spec.join_file = "job.join";
+  CHECK(check_shown_ranks(spec, 3).ok());
+  spec.discovery.most_ranks = 3;
+  CHECK(check_shown_ranks(spec, 2).error().message() == "--show-ranks 3: the last rank is 2");
 }
 
 TEST_CASE("a remote node gets the user's variables, a local one has them") {
@@ -416,6 +439,20 @@ struct EngineJob {
 
 }  // namespace
 
+TEST_CASE("a job whose nodes were reached by address translation is told so in one line") {
+  EngineJob engine;
+  engine.views[1] = view_of({false, "3.4.5.6", "", {}}, {"10.0.0.6/24"});
+  engine.views[3] = view_of({false, "3.4.5.7", "", {}}, {"10.0.0.7/24"});
+  const JobView job{engine.job.placement, engine.agents, engine.views};
+  JobSpec spec;
+  CHECK(start_warnings(spec, job) ==
+        std::vector<std::string>{
+            "a was reached at 3.4.5.6, which it does not have itself (address translation?); its ranks are reached at "
+            "10.0.0.6, and so it is with 1 other node; --network-interfaces chooses others"});
+  spec.interfaces = {"eth0"};
+  CHECK(start_warnings(spec, job).empty());
+}
+
 TEST_CASE("ranks of an engine are where the placement says, or it is told where they are") {
   EngineJob good;
   CHECK(good.check().ok());
@@ -491,14 +528,14 @@ TEST_CASE("tasks of Spark on one machine see each other's GPUs, each rank's own 
     }
     return text;
   };
-  CHECK(seen(0) == "2,0 0");
-  CHECK(seen(1) == "2,0 1");
+  CHECK(seen(0) == "2,0,3,1 0");
+  CHECK(seen(1) == "2,0,3,1 1");
   CHECK(seen(2) == "7,5 0");
   CHECK(seen(3) == "7,5 1");
   CHECK(start_warnings(spec, {engine.job.placement, engine.agents, engine.views}).empty());
   // Where Spark gives out no GPUs, each task tells of all.
   engine.views[0].ready.gpus = engine.views[1].ready.gpus = {"0", "1", "2"};
-  CHECK(seen(1) == "0,1 1");
+  CHECK(seen(1) == " 1");
 }
 
 TEST_CASE(

@@ -12,7 +12,9 @@
 #include "launcher/survey/node_gpus.h"
 #include "launcher/survey/own_cores.h"
 #include "launcher/survey/own_gpus.h"
+#include "launcher/survey/own_nccl_files.h"
 #include "launcher/survey/own_networks.h"
+#include "tests/unit/launcher/folder.h"
 
 namespace hvd::launch::survey_test {
 namespace {
@@ -91,6 +93,19 @@ TEST_CASE("nvidia-smi's list is UUIDs, and MIG instances stand for their GPU") {
         std::vector<std::string>{"MIG-7", "MIG-8", "GPU-2"});
   CHECK(gpus_in_list("No devices found.\n").empty());
   CHECK(gpus_in_list(")(UUID: ").empty());
+}
+
+TEST_CASE("what files of NCCL's settings name is known") {
+  const test::Folder folder;
+  const std::string& root = folder.path;
+  test::write_file(root + "/etc/nccl.conf", "# NCCL_DEBUG=INFO\n NCCL_SOCKET_IFNAME = eth0\nnothing\n");
+  test::write_file(root + "/.nccl.conf", "NCCL_ALGO=Ring\n");
+  test::write_file(root + "/own", "NCCL_PROTO=LL\n");
+  using Names = std::vector<std::string>;
+  CHECK(own_nccl_names({"HOME=" + root}, root) == Names{"NCCL_SOCKET_IFNAME", "NCCL_ALGO"});
+  CHECK(own_nccl_names({"HOME=" + root, "NCCL_CONF_FILE=" + root + "/own"}, root) ==
+        Names{"NCCL_SOCKET_IFNAME", "NCCL_PROTO"});
+  CHECK(own_nccl_names({}, root + "/absent").empty());
 }
 
 TEST_CASE("CUDA_VISIBLE_DEVICES limits the GPUs as CUDA reads it") {
