@@ -57,13 +57,19 @@ def train_all():
     @hvd.elastic.run
     def train(state):
         begun.append(state.step)
+        # A layer with the same names, whose optimizer is made anew each time that ranks have met.
+        judge = torch.nn.Linear(3, 1)
+        second = hvd.DistributedOptimizer(torch.optim.SGD(judge.parameters(), lr=0.1), judge.named_parameters())
         while state.step < STEPS:
             how = ENDS[KIND].get((int(os.environ["HVD_RANK"]), state.step))
             if how:
                 end_once(state.step, how)
             optimizer.zero_grad()
-            model(torch.full((2, 3), 0.1 * state.step + 1)).square().mean().backward()
+            second.zero_grad()
+            x = torch.full((2, 3), 0.1 * state.step + 1)
+            (model(x).square().mean() + judge(x).square().mean()).backward()
             optimizer.step()
+            second.step()
             state.seen.append(state.step)
             state.step += 1
             if state.step % 2 == 0 and (KIND != "no_commit" or state.step > 3):

@@ -4,6 +4,7 @@ that has all the data. Runs as a rank (test_multi.py), on any number of ranks.""
 import copy
 import warnings
 
+import cloudpickle
 import torch
 import torch.nn.functional as F
 from rank_side import is_torch, raises, run_cases
@@ -192,6 +193,83 @@ def case_two_optimizers_that_play_against_each_other():
     check(script)
 
 
+def case_two_optimizers_whose_layers_have_the_same_names():
+    """Both are of a torch.nn.Sequential, and a backward pass makes gradients of both."""
+
+    def script(is_mine, wrap):
+        generator, critic = model_of(6, 8, 6), model_of(6, 8, 1, seed=8)
+        first, second = wrap(sgd(generator), generator), wrap(sgd(critic), critic)
+        for x, _ in batches(4):
+            x = part_of(x, is_mine)
+            critic.zero_grad()
+            (F.softplus(-critic(x)) + F.softplus(critic(generator(x).detach()))).mean().backward()
+            second.step()
+            generator.zero_grad()
+            F.softplus(-critic(generator(x))).mean().backward()
+            first.step()
+        return parameters_of(generator, critic)
+
+    check(script)
+
+
+def case_an_optimizer_for_each_layer():
+    def script(is_mine, wrap):
+        model = model_of(6, 8, 8, 3)
+        optimizers = [wrap(sgd(layer), layer) for layer in model if list(layer.parameters())]
+        for x, y in batches(4):
+            F.cross_entropy(model(part_of(x, is_mine)), part_of(y, is_mine)).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+        return parameters_of(model)
+
+    check(script)
+
+
+def travelling(optimizer):
+    return list(optimizer._hvd_travelling.values())
+
+
+def case_names_do_not_grow_with_optimizers_of_one_model():
+    """And a copy that one rank makes, or reads from a file, counts for nothing."""
+
+    def named(layer):
+        return hvd.DistributedOptimizer(sgd(layer), layer.named_parameters(prefix="grow"))
+
+    one, other, third = (torch.nn.Linear(2, 1) for _ in range(3))
+    for _ in range(3):
+        assert travelling(named(one)) == ["grow.weight", "grow.bias"]
+        assert travelling(named(other)) == ["grow.weight#2", "grow.bias#2"]
+    optimizer = named(other)
+    assert list(optimizer._parameter_names.values()) == ["grow.weight", "grow.bias"]
+    if RANK == 0:
+        _, copied = copy.deepcopy((other, optimizer))
+        assert travelling(copied) == travelling(optimizer)
+        assert travelling(cloudpickle.loads(cloudpickle.dumps(copied))) == travelling(optimizer)
+    assert travelling(named(third)) == ["grow.weight#3", "grow.bias#3"]
+    unnamed = wrap(sgd(one))
+    assert travelling(unnamed) == list(unnamed._parameter_names.values())
+    optimizer.add_param_group({"params": list(third.parameters())})
+    assert len(set(travelling(optimizer))) == 4
+
+
+def case_parameters_that_a_script_puts_into_the_groups():
+    for is_named in (True, False):
+        first, second = torch.nn.Linear(6, 4), torch.nn.Linear(4, 1)
+        for module in (first, second):
+            hvd.broadcast_parameters(module.state_dict(), 0)
+        optimizer = wrap(sgd(first), first if is_named else None)
+        optimizer.param_groups[0]["params"] += list(second.parameters())
+        before = parameters_of(second)
+        for _ in range(2):
+            second(first(torch.full((1, 6), RANK + 1.0))).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        weights = parameters_of(first, second)
+        assert all(torch.equal(weights, other) for other in hvd.allgather(weights.unsqueeze(0)))
+        assert not torch.equal(parameters_of(second), before)
+
+
 def case_two_optimizers_of_one_backward():
     """Whose gradients come in another order on another rank, which takes another way through them, too."""
     left, right = (torch.nn.ModuleList(torch.nn.Linear(6, 6) for _ in range(2)) for _ in range(2))
@@ -242,6 +320,66 @@ def case_sums_are_not_added_to():
         assert "backward_passes_per_step" in raises(AssertionError, lambda: model(torch.ones(1, 6)).sum().backward())
     optimizer.zero_grad()
     model(torch.ones(1, 6)).sum().backward()
+    optimizer.step()
+
+
+def case_sums_after_a_step_that_was_left_out():
+    """Cleared by something else than the optimizer."""
+
+    def clear(model):
+        for p in model.parameters():
+            p.grad = None
+
+    def script(clear, is_mine, wrap):
+        model = model_of(6, 8, 3)
+        optimizer = wrap(sgd(model), model, op=hvd.Sum)
+        for number, (x, y) in enumerate(batches(6)):
+            clear(model)
+            (F.cross_entropy(model(part_of(x, is_mine)), part_of(y, is_mine), reduction="sum") / BATCH).backward()
+            if number % 3 != 1:
+                optimizer.step()
+        return parameters_of(model)
+
+    check(lambda *a: script(clear, *a))
+    check(lambda *a: script(lambda model: model.zero_grad(set_to_none=True), *a))
+
+
+def case_sums_of_which_some_are_still_there():
+    model = model_of(6, 4, 3)
+    optimizer = wrap(sgd(model), model, op=hvd.Sum)
+
+    def backward(layers=model, **options):
+        width = next(layers.parameters()).shape[1]
+        layers(torch.ones(1, width)).sum().backward(**options)
+
+    def refused(function, *arguments, **options):
+        if SIZE > 1:
+            assert "optimizer.zero_grad()" in raises(AssertionError, function, *arguments, **options)
+
+    backward()
+    model[0].zero_grad()
+    refused(backward)
+    optimizer.zero_grad()
+    backward()
+    model[2].zero_grad()
+    refused(backward, model[2:])  # it would reduce the first layer's again
+    optimizer.zero_grad()
+    backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that such a graph is kept
+        refused(backward, create_graph=True)
+    optimizer.zero_grad()
+    backward()
+    optimizer.step()
+
+
+def case_sums_of_sparse_gradients_after_a_step_that_was_left_out():
+    embedding = torch.nn.Embedding(4, 2, sparse=True)
+    optimizer = wrap(torch.optim.SGD(embedding.parameters(), lr=1.0), embedding, op=hvd.Sum)
+    for _ in range(3):
+        embedding.zero_grad()
+        embedding(torch.tensor([1])).sum().backward()
+        assert embedding.weight.grad.to_dense()[1].tolist() == [SIZE, SIZE]
     optimizer.step()
 
 
@@ -335,13 +473,35 @@ def case_a_scheduler_that_was_made_before_the_wrapping_resumes():
     optimizer = wrap(plain, model)
     optimizer.load_state_dict(optimizer.state_dict())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the scheduler has not seen a step
+        warnings.simplefilter("error")  # it must see the steps
         for _ in range(2):
             model(torch.ones(1, 6)).sum().backward()
             optimizer.step()
             scheduler.step()
     assert abs(optimizer.param_groups[0]["lr"] - 0.001) < 1e-9, optimizer.param_groups[0]["lr"]
     assert plain.state is optimizer.state and len(optimizer.state) == 2
+
+
+def case_a_scheduler_that_was_made_before_the_wrapping_knows_of_the_steps():
+    for op in (hvd.Average, hvd.Adasum):
+        model = model_of(6, 3)
+        plain = sgd(model)
+        scheduler = torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.1)
+        optimizer = wrap(plain, model, op=op)
+        model(torch.ones(1, 6)).sum().backward()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            optimizer.step()
+            scheduler.step()
+        del plain, scheduler
+        optimizer.step()
+    early = sgd(model)
+    scheduler = torch.optim.lr_scheduler.StepLR(early, 1)
+    wrap(early, model)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scheduler.step()
+    assert any("lr_scheduler.step()" in str(warning.message) for warning in caught), "where there was no step"
 
 
 if __name__ == "__main__":

@@ -200,6 +200,51 @@ def case_elastic_state():
     state.commit()
 
 
+class Remembers(torch.nn.Linear):
+    """A layer that has a state besides its tensors."""
+
+    memory = None
+
+    def get_extra_state(self):
+        return self.memory
+
+    def set_extra_state(self, memory):
+        self.memory = memory
+
+
+def case_elastic_state_of_a_model_that_has_more_than_tensors():
+    model = torch.nn.Sequential(Remembers(2, 2), Remembers(2, 1), torch.nn.BatchNorm1d(1))
+    model[0].memory = {"calls": RANK}
+    model[1].memory = torch.full((3,), float(RANK)) if RANK == SIZE - 1 else None  # a tensor on one rank
+    torch.nn.init.constant_(model[0].weight, RANK)
+    weight = model[0].weight.data_ptr()
+    state = hvd.elastic.TorchState(model=model)
+    state._commits = 5 if RANK == SIZE - 1 else 2
+    state.sync()
+    assert model[0].memory == {"calls": SIZE - 1} and model[1].memory.tolist() == [SIZE - 1.0] * 3
+    assert model[0].weight.tolist() == [[SIZE - 1.0] * 2] * 2 and model[0].weight.data_ptr() == weight
+    assert "get_extra_state" in raises(ValueError, hvd.broadcast_parameters, model.state_dict(), 0)
+    model.load_state_dict(hvd.broadcast_object(model.state_dict(), 0))
+
+
+def case_elastic_optimizers_that_are_made_anew_have_the_names_of_a_newcomers():
+    def named(layer):
+        return hvd.DistributedOptimizer(torch.optim.SGD(layer.parameters(), lr=1.0), layer.named_parameters(prefix="anew"))
+
+    outside = named(torch.nn.Linear(1, 1))
+    found = []
+
+    @hvd.elastic.run
+    def train(state):
+        found.append(list(named(torch.nn.Linear(1, 1))._hvd_travelling.values()))
+        if len(found) < 3:
+            raise HorovodInternalError("of the script's own")
+
+    train(hvd.elastic.TorchState(epoch=0))
+    assert found == [["anew.weight#2", "anew.bias#2"]] * 3, found
+    assert list(outside._hvd_travelling.values()) == ["anew.weight", "anew.bias"]
+
+
 def case_elastic_state_of_all_that_trains():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)

@@ -38,7 +38,7 @@ class _Allgather(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         reduced = allreduce(gradient, op=_lib.AVERAGE, process_set=ctx.process_set)
-        rows = allgather(torch.tensor([ctx.rows]), process_set=ctx.process_set).tolist()
+        rows = allgather(torch.tensor([ctx.rows], device="cpu"), process_set=ctx.process_set).tolist()
         own = ctx.process_set.rank()
         return reduced.narrow(0, sum(rows[:own]), rows[own]), None, None
 
@@ -84,7 +84,7 @@ class _GroupedAllgather(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         reduced = grouped_allreduce(gradients, op=_lib.AVERAGE, process_set=ctx.process_set)
-        rows = allgather(torch.tensor([ctx.rows]), process_set=ctx.process_set)
+        rows = allgather(torch.tensor([ctx.rows], device="cpu"), process_set=ctx.process_set)
         own = ctx.process_set.rank()
         first = rows[:own].sum(0).tolist()
         parts = [gradient.narrow(0, first[i], ctx.rows[i]) for i, gradient in enumerate(reduced)]

@@ -46,7 +46,7 @@ def _execute(tensor, splits, name, process_set):
 
 def _received(done: int, tensor: torch.Tensor, splits: Splits) -> Tuple[torch.Tensor, torch.Tensor]:
     result = _lib.result(done)
-    received = torch.tensor(result.received_splits[: result.received_count], dtype=torch.int32)
+    received = torch.tensor(result.received_splits[: result.received_count], dtype=torch.int32, device="cpu")
     device = splits.device if isinstance(splits, torch.Tensor) else "cpu"
     return result_tensor(done, tensor), received.to(device)
 

@@ -8,7 +8,8 @@ a third of it. So what a hook does is one append to a list, which no other threa
 import contextlib
 import sys
 import threading
-from typing import Any, Callable, List, Optional, Set
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Set
 
 import torch
 
@@ -88,7 +89,7 @@ class Collection:
     """
 
     __slots__ = (
-        "owner", "is_synchronized", "is_by_user", "is_in_flight", "special", "casts", "places", "batch", "lock", "is_noted",
+        "owner", "is_synchronized", "is_by_user", "reduced", "is_in_flight", "special", "casts", "places", "batch", "lock", "is_noted",
         "waiting_bytes", "failure", "start_bytes", "backward", "backwards",
     )  # fmt: skip
 
@@ -96,6 +97,8 @@ class Collection:
         self.owner = owner
         self.is_synchronized = False  # since the last step or zero_grad, with no gradient made after it
         self.is_by_user = False  # the user has asked for that
+        # What was reduced since then, where nothing may be added to it: by other operators than Average. It refers weakly.
+        self.reduced: Dict[Any, "weakref.ref[torch.Tensor]"] = {}
         self.is_in_flight = False  # whether any was started, or waits for the others of its group
         self.special: List[Any] = []  # the gradients in flight that are not reduced in their own memory
         self.casts: List[Any] = []  # gradients in flight in another type: with the tensor of it, and its place

@@ -31,7 +31,8 @@ TOO_OFTEN = (
 )
 _REDUCED_ALREADY = (
     "Gradients were computed again before step() or zero_grad(), and the ones before are reduced already. Only averages can be "
-    "added to; with another op increase backward_passes_per_step to accumulate gradients locally."
+    "added to. If a step was left out, call optimizer.zero_grad() before the next backward(). To add gradients up with another "
+    "op, increase backward_passes_per_step."
 )
 
 
@@ -276,6 +277,23 @@ class _Gradient:
         self.common.is_in_flight = True
         self.common.enter_backward()
 
+    def is_reduced(self, grad: Optional[torch.Tensor]) -> bool:
+        """Returns whether it is the tensor that was reduced since the last step, where none may be reduced twice."""
+        reference = self.common.reduced.get(self)
+        reduced = None if reference is None else reference()
+        if reduced is None:
+            return False
+        reduced._fix_weakref()  # torch demands it where only its own code had the tensor
+        return reduced is grad
+
+    def begin_again(self, grad: torch.Tensor) -> None:
+        """Takes a gradient that comes after a reduced one as a new one. AssertionError where backward has added it to that
+        one, which cannot be told from a new one where torch adds out of place."""
+        adds_out_of_place = torch.is_grad_enabled() or (self.was_sparse and grad.layout is torch.strided)
+        if self.is_reduced(grad) or (adds_out_of_place and self in self.common.reduced):
+            raise AssertionError(_REDUCED_ALREADY)
+        self.common.reduced.pop(self, None)
+
     def forget(self) -> None:
         """Notes that it is no longer in flight."""
         self.grad = None
@@ -320,9 +338,7 @@ def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
         if common.is_synchronized:
             # An average is a part of these gradients already. It is the same on all ranks, so averaging again leaves it
             # unchanged, and adds the average of the new part.
-            if settings.op != _lib.AVERAGE:
-                raise AssertionError(_REDUCED_ALREADY)
-            owner = common.owner()
+            owner = common.owner() if settings.op == _lib.AVERAGE else None
             if owner is not None:
                 owner.set_again(True)
             common.is_synchronized = False
@@ -330,7 +346,12 @@ def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
         if left == 0:
             gradient.start(p.grad)
 
-    return on_gradient
+    def on_gradient_to_reduce_once(p: torch.Tensor) -> None:
+        if common.reduced:
+            gradient.begin_again(p.grad)
+        on_gradient(p)
+
+    return on_gradient if settings.op == _lib.AVERAGE else on_gradient_to_reduce_once
 
 
 def _end(common: Collection, hooks: List[Any]) -> None:
@@ -432,6 +453,8 @@ class Reducer:
     def start_over(self) -> None:
         """A step, or zero_grad, has come: what backward makes from now on is new."""
         self.common.is_synchronized = False
+        if self.common.reduced:
+            self.common.reduced = {}
         if self._is_again:
             self.set_again(False)
 
@@ -453,6 +476,9 @@ class Reducer:
         self.finish()
         self.common.is_synchronized = True
         self.common.is_by_user = False
+        if self.settings.op != _lib.AVERAGE:
+            present = [(gradient, p.grad) for p, gradient in self.gradients.items() if p.grad is not None]
+            self.common.reduced = {gradient: weakref.ref(grad) for gradient, grad in present}
 
     def note_versions(self) -> None:
         """Notes versions when a backward pass within another one has ended: gradients stay in flight, and nobody may
@@ -481,6 +507,8 @@ class Reducer:
             if gradient.grad is not None:
                 continue
             grad = p.grad
+            if self.common.reduced and gradient.is_reduced(grad):
+                raise AssertionError(_REDUCED_ALREADY)  # the script has removed others, and not this one
             if grad is None:
                 if not p.requires_grad and gradient.group is None:
                     continue  # frozen since

@@ -215,7 +215,7 @@ def result_tensor(done: int, like: torch.Tensor) -> torch.Tensor:
         if result.size_bytes:
             _lib.fetch(done, tensor.data_ptr(), result.size_bytes, place.stream)
         return tensor
-    tensor = torch.empty(shape, dtype=like.dtype)
+    tensor = torch.empty(shape, dtype=like.dtype, device="cpu")
     if result.size_bytes:
         ctypes.memmove(tensor.data_ptr(), result.data, result.size_bytes)
     return tensor if like.is_cpu else tensor.to(like.device)

@@ -57,12 +57,12 @@ class SharedBuffer:
         if not address or self._generation != basics.generation:
             return
         for tensor in self.tensors:
-            tensor.data = torch.empty(0, dtype=tensor.dtype)
+            tensor.data = torch.empty(0, dtype=tensor.dtype, device="cpu")
         self.tensors = []
         _lib.destroy_buffer(address, _wait.call)
 
 
 def _at(memory: ctypes.Array, place: int, like: torch.Tensor) -> torch.Tensor:
     if like.numel() == 0:
-        return torch.empty(like.shape, dtype=like.dtype)
+        return torch.empty(like.shape, dtype=like.dtype, device="cpu")
     return torch.frombuffer(memory, dtype=like.dtype, count=like.numel(), offset=place).view(like.shape)

@@ -16,7 +16,7 @@ def zeros_like(p: torch.Tensor) -> torch.Tensor:
     is."""
     indices = torch.empty(1, 0, dtype=torch.int64, device=p.device)
     values = torch.empty(0, *p.shape[1:], dtype=p.dtype, device=p.device)
-    return torch.sparse_coo_tensor(indices, values, p.shape, check_invariants=False)
+    return torch.sparse_coo_tensor(indices, values, p.shape, device=p.device, check_invariants=False)
 
 
 def start(
@@ -43,7 +43,9 @@ def start(
         all_values = compression.decompress(all_values, ctx)
         if op == _lib.AVERAGE:
             all_values = all_values / process_set.size()
-        return torch.sparse_coo_tensor(all_indices, all_values, tensor.shape, check_invariants=False)
+        return torch.sparse_coo_tensor(
+            all_indices, all_values, tensor.shape, device=all_values.device, check_invariants=False
+        )
 
     return result
 

@@ -259,7 +259,7 @@ class HvdProcessGroup(dist.ProcessGroup):
         if self._is_first and context() is None:
             mpi_ops.barrier(process_set=self._process_set)
         else:  # barriers have no names
-            mpi_ops.allreduce_(torch.zeros(1), **self._where())
+            mpi_ops.allreduce_(torch.zeros(1, device="cpu"), **self._where())
         return _done([])
 
     # ---- gathering and scattering ----

@@ -23,7 +23,7 @@ def _proof(payload: torch.Tensor, what: str) -> bytes:
 def _sealed(obj: Any, what: str) -> torch.Tensor:
     """Returns the pickled object with its proof: unpickling runs code, so it must come from this job."""
     pickled = numpy.frombuffer(cloudpickle.dumps(obj), dtype=numpy.uint8)
-    sealed = torch.empty(_lib.MAC_BYTES + pickled.size, dtype=torch.uint8)
+    sealed = torch.empty(_lib.MAC_BYTES + pickled.size, dtype=torch.uint8, device="cpu")
     sealed.numpy()[_lib.MAC_BYTES :] = pickled
     sealed.numpy()[: _lib.MAC_BYTES] = numpy.frombuffer(_proof(sealed[_lib.MAC_BYTES :], what), dtype=numpy.uint8)
     return sealed
@@ -56,11 +56,11 @@ def broadcast_object(
     """
     is_root = mpi_ops.rank() == root_rank
     what = f"broadcast_object {name or ''} of rank {root_rank} in process set {process_set.process_set_id}"
-    payload = _sealed(obj, what) if is_root else torch.empty(0, dtype=torch.uint8)
-    length = torch.tensor([payload.numel()], dtype=torch.int64)
+    payload = _sealed(obj, what) if is_root else torch.empty(0, dtype=torch.uint8, device="cpu")
+    length = torch.tensor([payload.numel()], dtype=torch.int64, device="cpu")
     mpi_ops.broadcast_(length, root_rank, name and name + ".sz", process_set)
     if not is_root:
-        payload = torch.empty(int(length), dtype=torch.uint8)
+        payload = torch.empty(int(length), dtype=torch.uint8, device="cpu")
     mpi_ops.broadcast_(payload, root_rank, name and name + ".t", process_set)
     return obj if is_root else _opened(payload, what)
 
@@ -69,7 +69,7 @@ def allgather_object(obj: Any, name: Optional[str] = None) -> List[Any]:
     """Returns the ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
     what = f"allgather_object {name or ''} of rank "
     payload = _sealed(obj, f"{what}{mpi_ops.rank()}")
-    lengths = mpi_ops.allgather(torch.tensor([payload.numel()]), name and name + ".sz").tolist()
+    lengths = mpi_ops.allgather(torch.tensor([payload.numel()], device="cpu"), name and name + ".sz").tolist()
     everything = mpi_ops.allgather(payload, name and name + ".t")
     return [_opened(part, f"{what}{rank}") for rank, part in enumerate(everything.split(lengths))]
 
@@ -98,7 +98,10 @@ def broadcast_parameters(
     for name, tensor in items:
         if not isinstance(tensor, torch.Tensor):
             kind = type(tensor).__name__
-            raise ValueError(f"{name} is not a tensor but {kind}; leave it out and use broadcast_object")
+            raise ValueError(
+                f"{name} is not a tensor but {kind}; leave it out and use broadcast_object. For a model that has get_extra_state: "
+                "model.load_state_dict(hvd.broadcast_object(model.state_dict(), root_rank))"
+            )
     _synchronize_all([broadcast_into(tensor, tensor, root_rank, name, process_set) for name, tensor in items])
 
 

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import warnings
+import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -14,7 +15,13 @@ from horovod.common.util import choose_op
 from horovod.torch import _heap, mpi_ops
 from horovod.torch._adasum_optimizer import AdasumMixin
 from horovod.torch._gradients import Reducer, Settings
-from horovod.torch._named import NamedMixin, stay_out_of_compiled_code
+from horovod.torch._named import (
+    NamedMixin,
+    names_in_groups,
+    names_of_groups,
+    stay_out_of_compiled_code,
+    travelling_names,
+)
 from horovod.torch.compression import Compression
 from horovod.torch.functions import broadcast_object, check_optimizer
 
@@ -58,9 +65,17 @@ class _DistributedOptimizer(NamedMixin):
             raise NotImplementedError(_NO_BASE)
         return super().__new__(cls)
 
-    def _hvd_setup(self, names: Dict[torch.Tensor, str], settings: Settings, groups: Sequence[Sequence[int]]) -> None:
-        """`groups` holds positions among all parameters."""
+    def _hvd_setup(
+        self,
+        names: Dict[torch.Tensor, str],
+        settings: Settings,
+        groups: Sequence[Sequence[int]],
+        travelling: Sequence[Sequence[Optional[str]]] = (),
+    ) -> None:
+        """`groups` holds positions among all parameters, `travelling` the names under which gradients of a copy travel."""
         self._hvd_names = names
+        # They are those of the original, because a rank may make a copy alone.
+        self._hvd_travelling = names_of_groups(self, travelling)
         self._hvd_number: Optional[int] = None  # among those with parameters without names
         self._hvd_settings = settings
         self._hvd_groups = groups
@@ -78,9 +93,15 @@ class _DistributedOptimizer(NamedMixin):
     def _hvd_name_parameters(self) -> None:
         for group_index, group in enumerate(self.param_groups):
             for index, p in enumerate(group["params"]):
-                if p not in self._hvd_names:
-                    self._hvd_number = next(_unnamed) if self._hvd_number is None else self._hvd_number
-                    self._hvd_names[p] = f"allreduce.noname.{self._hvd_number}.{group_index}.{index}"
+                if p not in self._hvd_travelling:
+                    self._hvd_travelling[p] = self._hvd_name_that_travels(p, group_index, index)
+
+    def _hvd_name_that_travels(self, p: torch.Tensor, group_index: int, index: int) -> str:
+        if p in self._hvd_names:
+            return travelling_names.name_of(p, self._hvd_names[p], self._hvd_settings.process_set)
+        self._hvd_number = next(_unnamed) if self._hvd_number is None else self._hvd_number
+        self._hvd_names[p] = f"allreduce.noname.{self._hvd_number}.{group_index}.{index}"
+        return self._hvd_names[p]
 
     @property
     def _parameter_names(self) -> Dict[torch.Tensor, str]:
@@ -89,16 +110,19 @@ class _DistributedOptimizer(NamedMixin):
 
     def _hvd_add_hooks(self) -> None:
         """Hooks every parameter that needs a gradient and has no hook yet, because groups and unfrozen parameters come
-        later."""
+        later, and scripts change param_groups."""
         if not self._hvd_reduces:
             return
         reducer = self._hvd_reducer
         everything = [p for group in self.param_groups for p in group["params"]]
         new = [p for p in everything if p.requires_grad and p not in reducer.gradients]
+        if not new:
+            return
+        self._hvd_name_parameters()
         _heap.keep_for(new)
         # Parameters that are added after others have hooks are reduced one by one.
         groups = [] if reducer.gradients else [[everything[i] for i in group] for group in self._hvd_groups]
-        reducer.add([(self._hvd_names[p], p) for p in new], groups)
+        reducer.add([(self._hvd_travelling[p], p) for p in new], groups)
 
     def synchronize(self) -> None:
         """Makes every gradient hold the reduction over all ranks. After a backward pass it does already.
@@ -144,6 +168,7 @@ class _DistributedOptimizer(NamedMixin):
         one element), so that a line search takes the same way on every rank.
         """
         common = self._hvd_reducer.common
+        self._hvd_note_step()
         reduced_closure = closure
         if self._hvd_synchronizes_in_step:
             if closure is not None:
@@ -174,7 +199,7 @@ class _DistributedOptimizer(NamedMixin):
         if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.is_floating_point():
             return mpi_ops.allreduce(loss.detach(), **options)
         if isinstance(loss, float):
-            return mpi_ops.allreduce(torch.tensor(loss, dtype=torch.float64), **options).item()
+            return mpi_ops.allreduce(torch.tensor(loss, dtype=torch.float64, device="cpu"), **options).item()
         return loss
 
     # torch wraps the step of each optimizer class to run step hooks and the profiler; the wrapped class's step, which
@@ -230,7 +255,7 @@ class _DistributedOptimizer(NamedMixin):
             super().load_state_dict(*args, **kwargs)
 
     def _hvd_asked(self) -> Tuple[Any, ...]:
-        return (self._hvd_settings, self._hvd_groups)
+        return (self._hvd_settings, self._hvd_groups, names_in_groups(self, self._hvd_travelling))
 
 
 def _names_of(
@@ -339,7 +364,8 @@ def DistributedOptimizer(
         optimizer: any torch optimizer, with the same parameters on every rank, of the same memory format too: a gradient in
             torch.channels_last is reduced where it is, and ranks that disagree get HorovodInternalError from the step.
         named_parameters: `model.named_parameters()`; the names appear in messages. Needed where ranks may have their
-            parameters in different orders.
+            parameters in different orders. Another model's parameters may have the same names, if all ranks make their
+            optimizers in the same order: the gradients of the second one travel under names that end with "#2".
         compression: `hvd.Compression.none`, `.fp16` or `.bf16`.
         backward_passes_per_step: this many backward passes are summed on each rank, without division, before the
             reduction. Without it more passes than one before a step add up too, each of which is reduced; only averages.
@@ -382,6 +408,7 @@ def DistributedOptimizer(
     # Shares everything, the parameter groups and the state above all. A scheduler that was made for the optimizer has
     # put a `step` of its own into the object, which would go around ours.
     wrapper.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
+    wrapper._hvd_wrapped = weakref.ref(optimizer)
     if op == mpi_ops.Adasum:
         wrapper._hvd_setup(names, compression, process_set)
         return wrapper

@@ -21,9 +21,11 @@ are lost, as long as M ranks are left; size and rank are then others, and a rank
 commit.
 """
 
+import functools
 from typing import Any, Callable
 
 from horovod.common.elastic import run_fn
+from horovod.torch._named import travelling_names
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState, check
 from horovod.torch.mpi_ops import init, shutdown
@@ -44,4 +46,11 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         HorovodInternalError: the ranks could not meet again, or the failure comes again and again with nothing
             committed in between.
     """
-    return run_fn(func, reset)
+    again = run_fn(func, reset)
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with travelling_names.keep():
+            return again(*args, **kwargs)
+
+    return wrapper

@@ -81,6 +81,12 @@ class StateHandler:
         raise NotImplementedError
 
 
+def _is_in_place(name: str, value: Any) -> bool:
+    """Returns whether an entry of a model's state_dict is the model's own tensor. What get_extra_state gives is not, and may
+    be a tensor on one rank only."""
+    return isinstance(value, torch.Tensor) and not name.endswith("_extra_state")
+
+
 class ModelStateHandler(StateHandler):
     """ModelStateHandler handles a torch.nn.Module by its state_dict."""
 
@@ -97,7 +103,16 @@ class ModelStateHandler(StateHandler):
         self.value.load_state_dict(self._saved)
 
     def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
-        broadcast_parameters(self.value.state_dict(), root_rank, process_set)
+        state = self.value.state_dict()
+        others = {name: value for name, value in state.items() if not _is_in_place(name, value)}
+        tensors = {name: value for name, value in state.items() if name not in others}
+        broadcast_parameters(tensors, root_rank, process_set)
+        if not others:
+            return
+        others = broadcast_object(others, root_rank, process_set=process_set)
+        if rank() != root_rank:
+            state.update(others)
+            self.value.load_state_dict(state)
 
 
 class StateDictHandler(StateHandler):
