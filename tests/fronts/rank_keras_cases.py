@@ -155,6 +155,37 @@ def case_layers_that_each_rank_keeps_to_itself():
     assert len(set(kernels[0])) == SIZE or SIZE > 1  # what is behind it gets other gradients on each rank, reduced
 
 
+def steps_of(optimizer, count):
+    """What becomes of a variable 0 after so many gradients of rank + 1."""
+    variable = keras.Variable(np.zeros(2, np.float32))
+    optimizer.build([variable])
+    for _ in range(count):
+        optimizer.apply([keras.ops.convert_to_tensor(np.full(2, RANK + 1, np.float32))], [variable])
+    return float(keras.ops.convert_to_numpy(variable)[1])
+
+
+def case_ranks_that_are_not_of_the_process_set_keep_their_own_gradients():
+    last = hvd.add_process_set([SIZE - 1]) if SIZE > 1 else hvd.global_process_set
+    wrap = lambda **options: hvd.DistributedOptimizer(OPTIMIZERS.SGD(1.0), process_set=last, **options)
+    assert steps_of(wrap(), 2) == -2 * (RANK + 1)
+    assert steps_of(wrap(backward_passes_per_step=2), 2) == -2 * (RANK + 1)  # their sum
+    assert steps_of(wrap(backward_passes_per_step=2, average_aggregated_gradients=True), 2) == -(RANK + 1)
+    hvd.remove_process_set(last)
+    unknown = hvd.DistributedOptimizer(OPTIMIZERS.SGD(1.0), process_set=hvd.ProcessSet([0]))
+    raises(Exception, steps_of, unknown, 1)
+
+
+def case_a_variable_of_each_ranks_own_steps_by_the_sum_of_backward_passes():
+    for scale in (False, True):
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS.SGD(1.0), backward_passes_per_step=2, scale_local_gradients=scale)
+        variable = keras.Variable(np.zeros(2, np.float32))
+        optimizer.register_local_var(variable)
+        optimizer.build([variable])
+        for _ in range(2):
+            optimizer.apply([keras.ops.convert_to_tensor(np.full(2, RANK + 1, np.float32))], [variable])
+        assert keras.ops.convert_to_numpy(variable)[0] == -2 * (RANK + 1) / (SIZE if scale else 1)
+
+
 def case_callbacks():
     model = make_model()
     optimizer = hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.4, momentum=0.9))
@@ -185,6 +216,9 @@ def case_callbacks():
         warnings.simplefilter("always")
         fit(model, own(X), own(Y), BATCH, [keras.callbacks.EarlyStopping("loss"), hvd.callbacks.MetricAverageCallback()], epochs=1)
     assert any("EarlyStopping stands before" in str(w.message) for w in caught)
+    if SIZE > 1:
+        chosen = [hvd.callbacks.MetricAverageCallback(), *([keras.callbacks.ReduceLROnPlateau("loss")] if RANK == 1 else [])]
+        assert "only rank 1 has ReduceLROnPlateau of loss" in raises(ValueError, fit, model, own(X), own(Y), BATCH, chosen)
 
 
 def case_schedules_without_initial_lr_begin_at_the_optimizers():

@@ -123,7 +123,10 @@ def case_indexed_slices_are_gathered():
         same(way(values, indices), expected, 1e-6)
     slices = tf.IndexedSlices(values, indices)
     assert "Average or Sum" in raises(NotImplementedError, hvd.allreduce, slices, op=hvd.Min)
-    assert "prescale_factor" in raises(NotImplementedError, hvd.allreduce, slices, prescale_factor=0.5)
+    again = tf.IndexedSlices(tf.ones([4, 2]), tf.constant([1, 1, 3, 1]), dense_shape=tf.constant([4, 2]))
+    result = hvd.allreduce(again, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0)
+    same(tf.convert_to_tensor(result), np.array([[0, 0], [3, 3], [0, 0], [1, 1]]) * 2.0 * SIZE)
+    assert result.indices.shape == [2 * SIZE], "a rank sends each of its rows once"
 
 
 def case_grouped_allreduce_of_several_types():

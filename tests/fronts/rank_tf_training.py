@@ -2,6 +2,8 @@
 
 import pathlib
 import tempfile
+import warnings
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -9,6 +11,7 @@ from rank_side import raises, run_cases
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
+import horovod.tensorflow._reduce as hvd_reduce
 from horovod.common.util import is_version_greater_equal_than
 
 hvd.init()
@@ -226,6 +229,59 @@ def case_embeddings_in_keras():
         check_same_on_ranks(model)
 
 
+def case_rows_of_embeddings_are_reduced_as_whole_tables_are():
+    """In Keras 3's optimizers too, which take each row of a gradient for the only one of its index."""
+    gathered = []
+
+    def allgather(*arguments, **words):
+        gathered.append(1)
+        return hvd.allgather(*arguments, **words)
+
+    def trained(make, scale=1.0, **options):
+        variable = tf.Variable(tf.ones([4, 2]))
+        optimizer = hvd_keras.DistributedOptimizer(make(), **options)
+        for _ in range(2):
+            rows = tf.IndexedSlices(tf.ones([3, 2]) * (RANK + 1.0) * scale, tf.constant([RANK % 3, 3, 3]), tf.constant([4, 2]))
+            optimizer.apply_gradients([(rows, variable)])
+        return variable.numpy()
+
+    kinds = [lambda: tf.keras.optimizers.SGD(0.5), lambda: tf.keras.optimizers.Adam(0.1, epsilon=0.1)]
+    kinds += [lambda: tf.keras.optimizers.SGD(0.5, clipnorm=0.1)] if KERAS_3 else []
+    with mock.patch.object(hvd_reduce, "allgather", allgather):
+        for make in kinds:
+            expected = trained(make, sparse_as_dense=True)
+            assert not gathered, "the flag is ignored"
+            for options in ({}, {"gradient_predivide_factor": 2.0}):
+                np.testing.assert_allclose(trained(make, **options), expected, rtol=1e-5)
+            assert gathered
+            gathered.clear()
+    if KERAS_3:
+        make = lambda: tf.keras.optimizers.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), initial_scale=4.0)
+        sums = trained(make, scale=4.0, backward_passes_per_step=2)
+        np.testing.assert_allclose(sums, trained(lambda: tf.keras.optimizers.SGD(0.5)), rtol=1e-5)
+
+
+def case_with_a_gpu_keras_does_not_compile_steps_that_we_cannot_compile():
+    if not KERAS_3:
+        return  # it compiles only when it is asked
+    gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
+    with mock.patch.object(tf.config, "list_physical_devices", lambda kind=None: [gpu]), \
+         mock.patch.object(tf.config, "get_visible_devices", lambda kind=None: [gpu]), \
+         tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:  # fmt: skip
+        warnings.simplefilter("always")
+        model = make_model()
+        model.compile(hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), "mse", None, run_eagerly=False)
+        said = [str(w.message) for w in caught if "XLA" in str(w.message)]
+        assert not model.jit_compile and len(said) == 1 and "GPUs" in said[0], (model.jit_compile, said)
+        model.compile(hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), "mse", jit_compile=True)
+        assert model.jit_compile, "what a script asks for is left to it"
+        model.compile(tf.keras.optimizers.SGD(0.1), "mse")
+        assert model.jit_compile, "a script without us has what Keras decides"
+        path = str(pathlib.Path(folder, "model.keras"))
+        model.save(path)
+        assert not hvd_keras.load_model(path).jit_compile
+
+
 def case_keras_with_mixed_precision():
     tf.keras.mixed_precision.set_global_policy("mixed_float16")
     try:
@@ -292,6 +348,49 @@ def case_callbacks_of_keras():
     np.testing.assert_allclose(history["lr"][1:], [0.1 * SIZE, 0.1 * SIZE, 0.01 * SIZE], rtol=1e-5)
     everyone = hvd.allgather_object(history["accuracy"])
     assert all(other == everyone[0] for other in everyone)
+
+
+def compiled_model(**options):
+    model = make_model()
+    optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+    model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), **options)
+    return model
+
+
+def case_callbacks_that_decide_must_be_on_all_ranks():
+    callbacks, model = tf.keras.callbacks, compiled_model()
+    stopping, plateau = lambda: callbacks.EarlyStopping("loss"), lambda: callbacks.ReduceLROnPlateau("accuracy")
+    schedule = lambda: callbacks.LearningRateScheduler(lambda epoch: 0.1)
+    for common in (hvd_keras.callbacks.BroadcastGlobalVariablesCallback, hvd_keras.callbacks.MetricAverageCallback):
+        common = common(0) if common is hvd_keras.callbacks.BroadcastGlobalVariablesCallback else common()
+        for make, name in ((stopping, "EarlyStopping of loss"), (plateau, "ReduceLROnPlateau of accuracy"), (schedule, "LearningRateScheduler")):
+            chosen = [common, *([make()] if RANK == 0 else [])]
+            said = raises(ValueError, model.fit, own(INPUTS), own(LABELS), batch_size=BATCH, verbose=0, callbacks=chosen)
+            assert f"only rank 0 has {name}." in said, said
+    both = [hvd_keras.callbacks.MetricAverageCallback()] * (RANK > 0) + [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)]
+    assert "MetricAverageCallback" in raises(ValueError, model.fit, own(INPUTS), own(LABELS), verbose=0, callbacks=both)
+
+
+def case_metrics_that_one_rank_alone_has_are_the_same_on_all():
+    """So that they all stop when one of them does, whose validation data no other rank has."""
+    model, saved = compiled_model(metrics=["accuracy"]), []
+    chosen = [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0), hvd_keras.callbacks.MetricAverageCallback(),
+              tf.keras.callbacks.EarlyStopping("val_loss", min_delta=100.0)]  # fmt: skip
+    if RANK == 0:  # one that decides nothing
+        chosen.append(tf.keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: saved.append(epoch)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        data = {"validation_data": (INPUTS[:8], LABELS[:8])} if RANK == 0 else {}
+        history = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=4, verbose=0, callbacks=chosen, **data).history
+    everyone = hvd.allgather_object(history)
+    assert all(other == everyone[0] for other in everyone) and len(history["val_accuracy"]) == 2, everyone
+    said = [str(w.message) for w in caught if "only rank 0 has val_accuracy; only rank 0 has val_loss" in str(w.message)]
+    assert len(said) == (RANK == 0) and saved == ([0, 1] if RANK == 0 else []), (said, saved)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        early = [tf.keras.callbacks.EarlyStopping("loss"), hvd_keras.callbacks.MetricAverageCallback()]
+        model.fit(own(INPUTS)[:BATCH], own(LABELS)[:BATCH], batch_size=BATCH, verbose=0, callbacks=early)
+    assert any("EarlyStopping stands before" in str(w.message) for w in caught)
 
 
 def case_schedules_without_initial_lr_begin_at_the_optimizers():

@@ -5,7 +5,7 @@ from typing import Any, Optional
 import keras as _keras
 import numpy as _np
 
-from horovod.common import _arrays, _old_keras
+from horovod.common import _arrays, _auto_jit, _old_keras
 from horovod.common._keras_optimizer import is_distributed
 from horovod.common._lib import ADASUM as Adasum
 from horovod.common._lib import AVERAGE as Average
@@ -42,10 +42,11 @@ from horovod.common.process_sets import ProcessSet, add_process_set, global_proc
 from horovod.common.util import choose_op as _choose_op
 from horovod._keras3 import callbacks, elastic
 from horovod._keras3._backend import Compression
+from horovod._keras3._backend import why_not_compiled as _why_not_compiled
 from horovod._keras3._optimizer import DistributedOptimizer, PartialDistributedOptimizer, steps_for_all
 from horovod._keras3._variables import broadcast_variables
 
-_old_keras.accept(_keras)
+_old_keras.accept(_keras, _why_not_compiled)
 
 __all__ = [
     "Adasum",
@@ -181,4 +182,5 @@ def load_model(
     model = _keras.saving.load_model(filepath, custom_objects=objects)
     if getattr(model, "optimizer", None) is not None and not is_distributed(model.optimizer):
         DistributedOptimizer(model.optimizer, compression=compression)  # in place: its state stays
+        _auto_jit.decide_for_loaded(model, _why_not_compiled)
     return model

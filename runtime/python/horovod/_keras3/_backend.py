@@ -6,6 +6,7 @@ It is called where gradients are, in a compiled step on JAX and TensorFlow. `nam
 Only the backend in use is imported: TensorFlow is not, on JAX or PyTorch.
 """
 
+import functools
 import warnings
 from typing import Any, Callable, List, Sequence
 
@@ -115,3 +116,19 @@ def _choose() -> Callable[..., List[Any]]:
 NAME: str = keras.backend.backend()
 grouped_allreduce = _choose()
 Compression = _compression_of(NAME)
+
+
+def reduction(sparse_as_dense: bool) -> Callable[..., List[Any]]:
+    """Returns grouped_allreduce for an optimizer. Gradients of embeddings are dense anyway but on TensorFlow."""
+    if sparse_as_dense and NAME == "tensorflow":
+        return functools.partial(grouped_allreduce, sparse_as_dense=True)
+    return grouped_allreduce
+
+
+def why_not_compiled() -> str:
+    """Returns why Keras must not have XLA compile steps with our operations on its own; "" where it may."""
+    if NAME != "tensorflow":
+        return ""
+    from horovod.tensorflow._xla import why_not_compiled as of_tensorflow
+
+    return of_tensorflow()

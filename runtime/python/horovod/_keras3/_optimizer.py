@@ -36,7 +36,8 @@ def DistributedOptimizer(
         name: part of the names of its collectives, where two optimizers are used at once.
         device_dense, device_sparse: are there for Horovod's scripts, and change nothing.
         compression: one of hvd.Compression, for gradients on their way.
-        sparse_as_dense: is there for Horovod's scripts: gradients of embeddings are dense on JAX and PyTorch.
+        sparse_as_dense: gradients of embeddings, which on TensorFlow are the rows that a batch has used, are reduced as whole
+            tables. On JAX and PyTorch they are dense anyway.
         gradient_predivide_factor: f divides gradients by f before they are summed, and by size / f after.
         op: hvd.Average or hvd.Sum.
         num_groups, groups: in how many groups gradients travel; default: in one.
@@ -52,7 +53,7 @@ def DistributedOptimizer(
     """
     optimizer = keras.optimizers.get(optimizer)
     settings = Settings(
-        _backend.grouped_allreduce, op, compression, gradient_predivide_factor, groups if groups is not None else num_groups, backward_passes_per_step,
+        _backend.reduction(sparse_as_dense), op, compression, gradient_predivide_factor, groups if groups is not None else num_groups, backward_passes_per_step,
         average_aggregated_gradients, process_set, (), scale_local_gradients, name or type(optimizer).__name__,
     )  # fmt: skip
     return wrap(optimizer, settings)
@@ -81,7 +82,7 @@ def PartialDistributedOptimizer(
             raise ValueError(f"local_layers: {type(layer).__name__} is no keras.layers.Layer")
     optimizer = keras.optimizers.get(optimizer)
     settings = Settings(
-        _backend.grouped_allreduce, op, compression, gradient_predivide_factor, groups, backward_passes_per_step, average_aggregated_gradients,
+        _backend.reduction(sparse_as_dense), op, compression, gradient_predivide_factor, groups, backward_passes_per_step, average_aggregated_gradients,
         process_set, unique(layers), scale_local_gradients, name or type(optimizer).__name__,
     )  # fmt: skip
     return wrap(optimizer, settings)

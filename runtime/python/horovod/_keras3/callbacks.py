@@ -1,12 +1,11 @@
 """Callbacks for model.fit, the same on every backend: their collectives go through numpy."""
 
-import warnings
 from typing import Any, Callable, Dict, List, Optional, Union
 
 import keras
 import numpy as np
 
-from horovod.common import _arrays, _lib, basics
+from horovod.common import _arrays, _fit_agreement, _lib, basics
 from horovod._keras3._variables import broadcast_variables, unique, variables_of
 
 __all__ = [
@@ -16,6 +15,10 @@ __all__ = [
     "LearningRateWarmupCallback",
     "MetricAverageCallback",
 ]
+
+
+def _callbacks_of_fit() -> List[Any]:
+    return _fit_agreement.callbacks_of_fit(keras.callbacks.CallbackList)
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
@@ -51,6 +54,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
         if self.broadcast_done:
             return
+        _fit_agreement.check_callbacks(_callbacks_of_fit(), _ON_ALL_RANKS)
         optimizer = getattr(self.model, "optimizer", None)
         is_built = np.int32(self.model.built and (optimizer is None or optimizer.built))
         # One rank may have loaded a model, and then has all variables while the others have none.
@@ -76,44 +80,15 @@ class MetricAverageCallback(keras.callbacks.Callback):
 
     def __init__(self, device: str = "", weight: float = 1.0) -> None:
         super().__init__()
-        self._weight = float(weight)
-
-    def set_model(self, model: Any) -> None:
-        super().set_model(model)
-        self._has_looked = False
+        self._average = _fit_agreement.MetricAverage(weight)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        # Ranks that decide by metrics of their own would stop, or change their learning rate, at different times.
-        for callback in getattr(self._container(), "callbacks", ()):
-            if callback is self:
-                return
-            if isinstance(callback, _DECIDING):
-                warnings.warn(
-                    f"{type(callback).__name__} stands before hvd.callbacks.MetricAverageCallback, and so decides on each rank by "
-                    "that rank's own metrics; put it behind",
-                    stacklevel=2,
-                )
-
-    def _container(self) -> Any:
-        """The list that fit goes over; Keras gives it to nobody, but hands its bound methods around."""
-        import sys
-
-        frame = sys._getframe(1)
-        while frame is not None:
-            found = frame.f_locals.get("self")
-            if isinstance(found, keras.callbacks.CallbackList):
-                return found
-            frame = frame.f_back
-        return None
+        callbacks = _callbacks_of_fit()
+        _fit_agreement.check_callbacks(callbacks, _ON_ALL_RANKS)
+        _fit_agreement.warn_of_order(callbacks, self, _DECIDING)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        if not logs:
-            return
-        names = sorted(name for name, value in logs.items() if np.ndim(value) == 0)
-        values = np.array([float(logs[name]) * self._weight for name in names] + [self._weight], np.float64)
-        (total,) = _arrays.allreduce([values], ["metric_average." + ",".join(names)], _lib.SUM)
-        for name, value in zip(names, total):
-            logs[name] = float(value / total[-1])
+        self._average.apply({} if logs is None else logs)
 
 
 def _momentum_slots(optimizer: Any) -> List[Any]:
@@ -264,3 +239,8 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
         super().on_train_begin(logs)
 
 
+_ON_ALL_RANKS = (
+    keras.callbacks.EarlyStopping, keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau,
+    keras.callbacks.TerminateOnNaN, BroadcastGlobalVariablesCallback, LearningRateScheduleCallback,
+    LearningRateWarmupCallback, MetricAverageCallback,
+)  # fmt: skip

@@ -82,19 +82,28 @@ def _parts_of(places: List[int], variables: Sequence[Any], groups: Any) -> List[
     return [part for part in [*parts, places] if part]
 
 
+def _kept(gradient: Any, variable: Any, factor: float) -> Any:
+    """Returns a gradient that is not reduced, for the step that Keras makes of it."""
+    if gradient is None or factor == 1.0 or getattr(variable, "overwrite_with_gradient", False):
+        return gradient
+    return keras.ops.multiply(gradient, factor)  # this takes IndexedSlices too
+
+
 def _reduce(settings: Settings, gradients: Sequence[Any], variables: Sequence[Any], factor: float = 1.0) -> List[Any]:
-    """The gradients, reduced; None stays None."""
+    """The gradients, reduced; None stays None. Ranks that are not of the process set keep their own."""
+    process_set = settings.process_set
+    # A set that the job does not know is an error, below.
+    if process_set.process_set_id is not None and not process_set.included():
+        return [_kept(gradient, variable, factor) for gradient, variable in zip(gradients, variables)]
     results = list(gradients)
     local = settings.local_ids()
-    size = settings.process_set.size()
+    local_factor = factor / process_set.size() if settings.scale_local_gradients and local else factor
     places = []
     for i, (gradient, variable) in enumerate(zip(gradients, variables)):
-        if gradient is None or getattr(variable, "overwrite_with_gradient", False):
-            continue
-        if id(variable) not in local:
+        if id(variable) in local:
+            results[i] = _kept(gradient, variable, local_factor)
+        elif gradient is not None and not getattr(variable, "overwrite_with_gradient", False):
             places.append(i)
-        elif settings.scale_local_gradients:
-            results[i] = gradient / size
     postscale = settings.postscale * factor
     for part in _parts_of(places, variables, settings.groups):
         received = settings.grouped_allreduce(

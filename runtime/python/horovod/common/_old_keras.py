@@ -1,7 +1,11 @@
-"""Two words of Keras 2 that Horovod's examples, and so most scripts, have, and that Keras 3 refuses."""
+"""Scripts' words that Keras 3 refuses: two of Keras 2, which Horovod's examples have, and a compile() that leaves it to Keras
+whether XLA compiles the steps, where it cannot compile ours."""
 
 import functools
-from typing import Any, List
+import inspect
+from typing import Any, Callable, List
+
+from horovod.common import _auto_jit
 
 
 class CallableList(list):
@@ -17,9 +21,10 @@ def _owner(kind: type, name: str) -> type:
     return next(base for base in kind.__mro__ if name in vars(base))
 
 
-def accept(keras: Any) -> None:
+def accept(keras: Any, why_not_compiled: Callable[[], str]) -> None:
     """`optimizer.variables()` is the list that `optimizer.variables` is, and `compile(experimental_run_tf_function=...)` is as
-    without it: it chose between two ways of Keras 2 to run a step. Harmless when it is called again."""
+    without it: it chose between two ways of Keras 2 to run a step. `compile` with a hvd.DistributedOptimizer asks
+    `why_not_compiled` (_auto_jit). Harmless when it is called again."""
     optimizer, trainer = _owner(keras.optimizers.Optimizer, "variables"), _owner(keras.Model, "compile")
     variables, compile_model = vars(optimizer)["variables"], vars(trainer)["compile"]
     if isinstance(variables, property) and not hasattr(variables.fget, "_hvd_inner"):
@@ -34,6 +39,7 @@ def accept(keras: Any) -> None:
 
         @functools.wraps(compile_model)
         def tolerant_compile(self: Any, *args: Any, experimental_run_tf_function: Any = None, **kwargs: Any) -> Any:
+            args, kwargs = _auto_jit.decide(self, inspect.signature(compile_model), args, kwargs, why_not_compiled)
             return compile_model(self, *args, **kwargs)
 
         tolerant_compile._hvd_inner = compile_model

@@ -28,6 +28,7 @@ from horovod.tensorflow._reduce import _make_allreduce_grads_fn as _make_allredu
 from horovod.tensorflow._reduce import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
 from horovod.tensorflow._tape import DistributedGradientTape, PartialDistributedGradientTape
 from horovod.tensorflow._which_keras import IS_LEGACY as _IS_LEGACY
+from horovod.tensorflow._xla import why_not_compiled as _why_not_compiled
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (
     BroadcastGlobalVariablesHook,
@@ -106,7 +107,7 @@ def __getattr__(name: str) -> Any:
 
 
 if not _IS_LEGACY:  # legacy Keras has these words itself
-    _old_keras.accept(_tf.keras)
+    _old_keras.accept(_tf.keras, _why_not_compiled)
 
 __all__ = [
     "Adasum",

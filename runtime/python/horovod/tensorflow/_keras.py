@@ -1,5 +1,6 @@
 """DistributedOptimizer of horovod.tensorflow for optimizers of the Keras that tf.keras is."""
 
+import functools
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -43,7 +44,7 @@ def distributed(
 
     optimizer = tf.keras.optimizers.get(optimizer)
     settings = Settings(
-        keras_allreduce, op, compression, gradient_predivide_factor, groups, backward_passes_per_step,
+        functools.partial(keras_allreduce, sparse_as_dense=sparse_as_dense), op, compression, gradient_predivide_factor, groups, backward_passes_per_step,
         average_aggregated_gradients, process_set, (), scale_local_gradients, name or type(optimizer).__name__,
     )  # fmt: skip
     return wrap(optimizer, settings)

@@ -29,8 +29,16 @@ def _set_size(process_set: ProcessSet) -> Any:
     return process_set.size() if _executing_eagerly() else size_op(process_set.process_set_id)
 
 
+def _with_each_row_once(slices: tf.IndexedSlices) -> tf.IndexedSlices:
+    """The same, with the sum of what an index has several times: a batch's words, say, of which most come again."""
+    indices, places = tf.unique(slices.indices)
+    values = tf.math.unsorted_segment_sum(slices.values, places, tf.size(indices))
+    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+
+
 def _sparse_allreduce(slices, op, prescale_factor, postscale_factor, name, process_set):
-    """Two allgathers: the same index may then be there several times, which stands for the sum. Dense where XLA compiles."""
+    """Two allgathers: an index that several ranks have is then there several times, which stands for the sum. Dense where XLA
+    compiles."""
     if op not in (Average, Sum):
         raise NotImplementedError(
             "IndexedSlices are reduced by Average or Sum only; sparse_as_dense=True makes them dense before"
@@ -39,14 +47,14 @@ def _sparse_allreduce(slices, op, prescale_factor, postscale_factor, name, proce
         # The number of rows of all ranks together is not known when XLA compiles.
         dense = tf.convert_to_tensor(slices)
         return _allreduce(dense, name, op, prescale_factor, postscale_factor, process_set=process_set)
-    if prescale_factor != 1.0 or postscale_factor != 1.0:
-        raise NotImplementedError(
-            "prescale_factor and postscale_factor are not supported for IndexedSlices; sparse_as_dense=True makes them dense"
-        )
-    values = allgather(slices.values, None if name is None else name + ".values", process_set=process_set)
-    indices = allgather(slices.indices, None if name is None else name + ".indices", process_set=process_set)
+    own = _with_each_row_once(slices)
+    values = own.values if prescale_factor == 1.0 else own.values * prescale_factor
+    values = allgather(values, None if name is None else name + ".values", process_set=process_set)
+    indices = allgather(own.indices, None if name is None else name + ".indices", process_set=process_set)
     if op == Average:
         values = values / tf.cast(_set_size(process_set), values.dtype)
+    if postscale_factor != 1.0:
+        values = values * postscale_factor
     return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
 
 
@@ -144,9 +152,12 @@ def keras_allreduce(
     prescale_factor: float,
     postscale_factor: float,
     process_set: ProcessSet,
+    sparse_as_dense: bool = False,
 ) -> List[Any]:
     """`grouped_allreduce` as horovod.common._keras_optimizer calls it. The group has the first of `names`."""
-    return grouped_allreduce(
+    if sparse_as_dense:
+        tensors = [tf.convert_to_tensor(t) if isinstance(t, tf.IndexedSlices) else t for t in tensors]
+    results = grouped_allreduce(
         list(tensors),
         op=op,
         compression=compression,
@@ -155,6 +166,8 @@ def keras_allreduce(
         process_set=process_set,
         name="keras" + names[0],
     )
+    # Keras 3's optimizers square and clip what each entry has, so that an index must be there once.
+    return [_with_each_row_once(r) if isinstance(r, tf.IndexedSlices) else r for r in results]
 
 
 def _check_scatter(op: int) -> None:

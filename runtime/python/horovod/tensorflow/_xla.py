@@ -51,6 +51,17 @@ def _register() -> None:
         raise NotImplementedError(f"TensorFlow's XLA has refused libhvd's handler: {text.value.decode()}; {_WAY_OUT}")
 
 
+def why_not_compiled() -> str:
+    """Why functions with our operations cannot be compiled here; "" where they can. It starts no device."""
+    if tf.config.get_visible_devices("GPU"):
+        return "hvd's operations cannot be compiled for GPUs yet"
+    try:
+        _register()
+    except NotImplementedError as error:
+        return str(error).removesuffix(f"; {_WAY_OUT}")
+    return ""
+
+
 def _type_of(tensor: Any) -> str:
     if tensor.dtype not in _XLA_TYPES:
         raise ValueError(f"hvd cannot reduce tensors of {tensor.dtype.name}")

@@ -1,17 +1,21 @@
 """Callbacks and the elastic state for legacy Keras (tf-keras)."""
 
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 import numpy as np
 import tensorflow as tf
 
-from horovod.common import _arrays, _coverage, _lib, basics
+from horovod.common import _coverage, _fit_agreement, basics
 from horovod.common._epoch_rest import EpochCount, EpochRest, batches_done, note_batches
 from horovod.tensorflow.elastic import TensorFlowKerasState
 from horovod.tensorflow.functions import broadcast_variables
 from horovod.tensorflow.util import evaluated, key_of
 
 _K = tf.keras.backend
+
+
+def _callbacks_of_fit() -> List[Any]:
+    return _fit_agreement.callbacks_of_fit(tf.keras.callbacks.CallbackList)
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
@@ -33,6 +37,10 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         """Each rank keeps this variable to itself."""
         self._local.append(var)
 
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        if not self.broadcast_done:
+            _fit_agreement.check_callbacks(_callbacks_of_fit(), _ON_ALL_RANKS)
+
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if self.broadcast_done:
             return
@@ -42,20 +50,23 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         self.broadcast_done = True
 
 
+_DECIDING = (tf.keras.callbacks.EarlyStopping, tf.keras.callbacks.ReduceLROnPlateau, tf.keras.callbacks.ModelCheckpoint)
+
+
 class MetricAverageCallback(tf.keras.callbacks.Callback):
     """Averages the metrics of each epoch over all ranks, for the callbacks behind it: put it before those that decide by them."""
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
+        self._average = _fit_agreement.MetricAverage()
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        callbacks = _callbacks_of_fit()
+        _fit_agreement.check_callbacks(callbacks, _ON_ALL_RANKS)
+        _fit_agreement.warn_of_order(callbacks, self, _DECIDING)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        if not logs:
-            return
-        names = sorted(name for name, value in logs.items() if np.ndim(value) == 0)
-        values = np.array([float(logs[name]) for name in names], np.float64)
-        (means,) = _arrays.allreduce([values], ["metric_average." + ",".join(names)], _lib.AVERAGE)
-        for name, value in zip(names, means):
-            logs[name] = float(value)
+        self._average.apply({} if logs is None else logs)
 
 
 class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
@@ -153,6 +164,13 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         if epoch == self.end_epoch - 1 and self.verbose > 0 and basics.rank() == 0:
             rate = float(_K.get_value(self.model.optimizer.learning_rate))
             print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {rate:g}.")
+
+
+_ON_ALL_RANKS = (
+    tf.keras.callbacks.EarlyStopping, tf.keras.callbacks.LearningRateScheduler, tf.keras.callbacks.ReduceLROnPlateau,
+    tf.keras.callbacks.TerminateOnNaN, BroadcastGlobalVariablesCallback, LearningRateScheduleCallback,
+    LearningRateWarmupCallback, MetricAverageCallback,
+)  # fmt: skip
 
 
 class BestModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
