@@ -145,6 +145,10 @@ def test_an_actor_that_is_lost_before_the_job_begins_is_replaced(executor, monke
     ranks = executor(min_workers=2, max_workers=2, cooldown_range=[0, 0])
     assert ranks.run(lambda: os.environ["HOROVOD_SIZE"]) == ["2", "2"]
     assert "the job has not begun; its ranks are started anew" in capsys.readouterr().err and killed
+    killed.clear()
+    monkeypatch.setattr(_elastic, "_MOST_STARTS", 1)
+    with pytest.raises(RuntimeError, match="an actor was lost at each of 1 starts of the job, the last one on .*killed"):
+        ranks.run(lambda: 0)
 
 
 def test_how_long_nothing_is_started_where_ranks_are_lost():

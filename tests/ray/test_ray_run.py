@@ -247,8 +247,9 @@ def test_shutdown_gives_everything_back_and_stops_a_call(executor, tmp_path):
         ranks.run(place)
 
 
-def test_an_executor_that_nobody_has_any_more_ends_its_ranks(cluster):
-    ranks = RayExecutor(settings(), num_workers=2)
+@pytest.mark.parametrize("kind", [{"num_workers": 2}, {"min_workers": 2, "max_workers": 2}])
+def test_an_executor_that_nobody_has_any_more_ends_its_ranks(cluster, kind):
+    ranks = RayExecutor(settings(), **kind)
     ranks.start()
     pids = ranks.run(os.getpid)
     del ranks
@@ -361,7 +362,7 @@ def test_ranks_run_in_the_callers_placement_group(cluster):
 
 
 CLIENT = """
-import os, sys
+import os, signal, sys
 import ray
 from horovod.ray import RayExecutor
 
@@ -380,6 +381,16 @@ try:
     RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=1), num_workers=1).start()
 except TimeoutError as error:
     print("raised", str(error).partition(" after")[0])
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.alarm(3)
+try:
+    RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=600), num_workers=4).start()
+except KeyboardInterrupt:
+    print("interrupted")
+del executor  # what it has reserved is free soon, and so is what the interrupted one waited for
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=600, placement_group_timeout_s=600), num_workers=4)
+executor.start()
+print(executor.run(int))
 executor.shutdown()
 """
 
@@ -403,7 +414,7 @@ def test_a_ray_client(cluster):
         server.wait(PATIENCE)
     told = [line for line in done.stdout.splitlines() if not line.startswith("(")]
     assert told == ["[('here', '0'), ('here', '1')]", "['2', '2']", "raised division by zero",
-                    "raised Ray has not reserved 1 times 1 CPU (PACK)"], done.stdout + done.stderr  # fmt: skip
+                    "raised Ray has not reserved 1 times 1 CPU (PACK)", "interrupted", "[0, 0, 0, 0]"], done.stdout + done.stderr  # fmt: skip
     everything_is_free()
 
 

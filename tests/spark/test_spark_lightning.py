@@ -1,17 +1,22 @@
 """horovod.spark.lightning: LightningModules that Lightning's own Trainer trains, on real executors."""
 
+import datetime
+
 import numpy
+import pyarrow
 import pytest
 import torch
 from estimator_helpers import Here, frame_of, points
 
 lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed here")
 
+from horovod.spark.common import predict  # noqa: E402
 from horovod.spark.common.backend import LocalBackend, SparkBackend  # noqa: E402
 from horovod.spark.common.dataset import open_prepared  # noqa: E402
 from horovod.spark.common.reader import Reader  # noqa: E402
 from horovod.spark.common.store import LocalStore  # noqa: E402
 from horovod.spark.lightning import TorchEstimator, TorchModel  # noqa: E402
+from horovod.spark.torch.model import RowPredictor  # noqa: E402
 
 
 def make_module(gamma=0.5):
@@ -114,6 +119,38 @@ def test_two_processes_of_spark_train_as_one_does_on_the_same_order(spark, frame
     numpy.testing.assert_allclose([row["a.b"].toArray() for row in read[:5]], expected, rtol=1e-4)
     assert read[0]["sum"] == pytest.approx(sum(rows[0].features), abs=1e-4)
     assert model.transform(texts.limit(0)).count() == 0
+
+
+def test_a_function_of_rows_gets_them_as_spark_has_them_and_outputs_may_differ_in_width(spark):
+    from pyspark.ml.linalg import Vectors, VectorUDT
+
+    moment = datetime.datetime(2026, 3, 1, 12, 30)
+    rows = [(2, moment, (7, {"x": [moment, None]}), [(0.1, None), None], Vectors.dense([0.1, 2.0])), (3, None, None, None, None),
+            (1, moment, (None, None), [], Vectors.sparse(3, [1], [0.1]))]  # fmt: skip
+    kinds = ("number long, time timestamp, place struct<`a.b`: long, map: map<string, array<timestamp>>>, "
+             "pairs array<struct<left: double, right: string>>")  # fmt: skip
+    schema = spark.createDataFrame([], kinds).schema.add("vector", VectorUDT())
+    frame = spark.createDataFrame(rows, schema).coalesce(1)
+    expected = {row.number: repr(row) for row in frame.collect()}
+
+    class Tells(TorchModel):
+        def get_prediction_fn(self):
+            return lambda module, row: [float(repr(row) == expected[row.number]), torch.arange(float(row.number))]
+
+    model = Tells(model=make_module(), feature_columns=["number"], label_columns=["a", "b"])
+    model.setOutputCols(["same", "up"])
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        told = model.transform(frame).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert [(row.same, row.up.toArray().tolist()) for row in told] == [(1, [0, 1]), (1, [0, 1, 2]), (1, [0])]
+    with pytest.raises(ValueError, match="column 'x' is of single numbers, and the model gave 2 for a row of it"):
+        predict.Output("x", predict.SCALAR).values([numpy.zeros(1), numpy.zeros(2)], pyarrow.float64())
+    for told, labels in ((1.0, 2), ([0.1, 0.9], 1)):
+        with pytest.raises(ValueError, match="outputs for . labels; it must return a list with one for each label, in which"):
+            RowPredictor(make_module(), lambda module, row: told, labels)([None])
 
 
 def test_a_run_is_continued_and_is_then_as_if_it_had_never_ended(spark, frame, store, capsys):

@@ -1,6 +1,7 @@
 """The table of parameters: Horovod's list, and what is made of each row. Needs no session, and no Java."""
 
 import inspect
+import io
 import os
 import pickle
 
@@ -116,6 +117,9 @@ def test_the_drivers_variables_are_those_of_ranks_without_others(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     told = backend._variables_of_the_program()
     assert told["MLFLOW_TRACKING_URI"] == "here" and not {"SPARK_LOCAL_IP", "CUDA_VISIBLE_DEVICES", "PATH", "HOME"} & set(told)
+    with monkeypatch.context() as patch:  # after setproctitle the file does not tell what the program began with
+        patch.setattr(backend, "open", lambda *_: io.BytesIO(b"airflow: task\0\0"), raising=False)
+        assert backend._variables_of_the_program() == {}
     monkeypatch.delenv("OF_THE_DRIVER", raising=False)
     variables = {"MLFLOW_TRACKING_URI": "there", "OF_THE_DRIVER": "1"}
     for name, value in (("MLFLOW_TRACKING_URI", "here"), ("OF_THE_DRIVER", "1")):

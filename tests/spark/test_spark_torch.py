@@ -139,13 +139,24 @@ def test_rows_that_are_no_batch_are_one_step(spark, frame, store):
     with pytest.warns(UserWarning, match=told):
         few = estimator(store, batch_size=1000).fit(frame)
     assert_same_weights(weights(few), weights(estimator(store, batch_size=256).fit(frame)))
+    with pytest.warns(UserWarning, match="batch_size 200, 2 times, on 1 process; a batch has 128"):
+        few = estimator(store, batch_size=200, backward_passes_per_step=2).fit(frame)
+    assert (weights(few)["linear.weight"] != make_net().linear.weight).any()
 
     class Many(Here):
+        def __init__(self, processes):
+            self.processes = processes
+
         def num_processes(self):
-            return 300
+            return self.processes
 
     with pytest.raises(ValueError, match="256 rows for training are fewer than the 300 processes; lower num_proc"):
-        estimator(store, backend=Many()).fit(frame)
+        estimator(store, backend=Many(300)).fit(frame)
+    told = "256 rows for training are fewer than one step needs: backward_passes_per_step 2 on 150 processes; lower one of them"
+    with pytest.raises(ValueError, match=told):
+        estimator(store, backend=Many(150), backward_passes_per_step=2).fit(frame)
+    with pytest.raises(ValueError, match="train_steps_per_epoch=1 batches are fewer than backward_passes_per_step=2"):
+        estimator(store, train_steps_per_epoch=1, backward_passes_per_step=2).fit(frame)
 
 
 def test_a_run_is_continued_at_the_very_step(spark, frame, store):
@@ -168,6 +179,13 @@ def test_a_run_is_continued_at_the_very_step(spark, frame, store):
     with pytest.raises(InterruptedError):
         estimator(store, train_minibatch_fn=step, **told).fit(frame)
     assert_same_weights(weights(whole), weights(estimator(store, **told).fit(frame)))
+    stopping["after"] = 10
+    told["run_id"] = "cut too"
+    with pytest.raises(InterruptedError):
+        estimator(store, train_minibatch_fn=step, **told).fit(frame)
+    # In other batches the tenth step is at other rows, so the epoch begins again: with one step of all rows.
+    history = estimator(store, **{**told, "batch_size": 256, "checkpoint_every": None}).fit(frame).getHistory()
+    assert len(history) == 1 and history[0]["train"]["loss"] > 0
 
 
 def test_lost_processes_are_followed_by_others_that_go_on(spark, frame, store):

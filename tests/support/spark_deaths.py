@@ -146,6 +146,7 @@ def train_until_told(folder: str) -> Tuple[int, int, int, List[int]]:
         while not is_told:
             if state.sizes[-1:] != [hvd.size()]:
                 state.sizes = [*state.sizes, hvd.size()]
+                state.save()  # what the file tells is not taken back when a rank is lost now
                 part = place / f"sizes.{os.getpid()}"
                 part.write_text(json.dumps(state.sizes))
                 part.rename(place / "sizes")

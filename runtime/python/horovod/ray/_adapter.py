@@ -125,10 +125,12 @@ class Adapter:
     @staticmethod
     def _watch(launched: Launched, agents: List[Any]) -> None:
         """Tells hvdrun when an actor is gone, or its agent cannot do its work."""
+        # After ray.shutdown(), which may come at any time, Ray's functions would start another one. What they wrap would not.
+        wait, get = (getattr(function, "__wrapped__", function) for function in (ray.wait, ray.get))
         while agents:
             try:
-                done, agents = ray.wait(agents, num_returns=1)
-                ray.get(done)
+                done, agents = wait(agents, num_returns=1)
+                get(done)
             except Exception as error:
                 # Where hvdrun has a connection to the agents, it knows by itself which rank this has met.
                 launched.join(AGENTS_WORD_S)
@@ -178,9 +180,11 @@ class Adapter:
             self._actors, self._seats, self._launched, self._last = [], {}, None, {}
             self.strategy.release()
 
-    def shutdown_when_idle(self, is_enough: threading.Event) -> None:
+    def shutdown_when_idle(self, is_enough: Optional[threading.Event] = None) -> None:
         """As shutdown(), once the ranks have done what they were asked for, or that is set."""
-        while ray.is_initialized() and not self._is_idle() and self._launched.is_alive() and not is_enough.wait(_LOOK_S):
+        is_enough = threading.Event() if is_enough is None else is_enough
+        launched = self._launched
+        while ray.is_initialized() and not self._is_idle() and launched is not None and launched.is_alive() and not is_enough.wait(_LOOK_S):
             pass
         if ray.is_initialized():
             self.shutdown()

@@ -29,6 +29,8 @@ _WHO = "horovod.ray.RayExecutor"
 _LOOK_S = 1.0
 # What an earlier job had is free a moment after its end. Before that, fewer ranks would find room than may run.
 _FREE_S = 3.0
+# How often a job is started whose actors are lost before it has begun.
+_MOST_STARTS = 10
 # The seconds in which nothing is started where an actor was lost: least, most.
 _COOLDOWN_S = (10.0, 600.0)
 
@@ -102,6 +104,7 @@ class _Job:
         self._cooldown = _Cooldown(*(self._params.cooldown_range or _COOLDOWN_S))
         self._last_loss = ""
         self._launched: Optional[Launched] = None
+        self._starts = 1
         self._has_begun = False
         self._has_lost_early = False  # an actor was, before the job had begun
         self._join_file: Optional[pathlib.Path] = None
@@ -124,6 +127,8 @@ class _Job:
                 finally:  # also after another Ctrl-C
                     for seat in [*self._gone, *self._seats]:
                         seat.kill()
+                    # What it knows knows it too, so that all would stay until Python looks for such circles.
+                    self._gone, self._seats, self._launched = [], [], None
 
     # ---- the actors ----
 
@@ -147,6 +152,7 @@ class _Job:
             if up >= params.least and not waiting and self._are_all_alive():
                 return
             if is_late:
+                up = sum(seat.is_up for seat in self._seats)
                 last = f"; the last actor that was lost: {self._last_loss}" if self._last_loss else ""
                 raise TimeoutError(
                     f"Ray has started {up} of the {params.least} ranks that the job needs to begin after "
@@ -261,16 +267,16 @@ class _Job:
 
     def _note_loss(self, seat: _Seat, failure: Optional[Exception]) -> None:
         """An actor, or its agent, has ended: with `failure`, or in order though the job goes on."""
-        self._last_loss = f"on {seat.address}: {reason_of(failure) if failure is not None else 'its agent has ended'}"
+        loss = f"on {seat.address}: {reason_of(failure) if failure is not None else 'its agent has ended'}"
         launched = self._launched
         if launched is None:
             if cannot_be_made(failure) and not self._seats:
-                raise RuntimeError(f"{_WHO}: an actor of Ray cannot be made {self._last_loss}") from failure
+                raise RuntimeError(f"{_WHO}: an actor of Ray cannot be made {loss}") from failure
         elif self._join_order() is None:
             if self._has_begun or failure is None:
                 return  # the job is ending, and hvdrun knows what it has lost
             if launched.is_alive():
-                launched.tell(f"an actor of Ray has ended {self._last_loss}")
+                launched.tell(f"an actor of Ray has ended {loss}")
             if not isinstance(failure, ray.exceptions.RayActorError):
                 return  # of the agent, which another one would meet too
             self._has_lost_early = True
@@ -279,7 +285,8 @@ class _Job:
         now = time.monotonic()
         lived_s = 0.0 if seat.begun_at is None else now - seat.begun_at
         seconds = self._cooldown.note_loss(seat.node, lived_s, now)
-        _tell(f"{self._last_loss}; nothing is started there for {math.ceil(seconds)} s")
+        self._last_loss = loss
+        _tell(f"{loss}; nothing is started there for {math.ceil(seconds)} s")
 
     # ---- the job ----
 
@@ -349,7 +356,11 @@ class _Job:
         return not self._has_lost_early
 
     def _start_over(self) -> None:
-        """Ends what there is of a job that has not begun."""
+        """Ends what there is of a job that has not begun. RuntimeError: that was so too often."""
+        if self._starts == _MOST_STARTS:
+            raise RuntimeError(f"{_WHO}: an actor was lost at each of {_MOST_STARTS} starts of the job, the last one {self._last_loss}")
+        self._starts += 1
+        self._begun_at = time.monotonic()
         _tell("the job has not begun; its ranks are started anew")
         for seat in [*self._gone, *self._seats]:
             seat.kill()
@@ -400,6 +411,7 @@ class ElasticAdapter:
         self.environment: Dict[str, str] = {}
         self.own_settings: Dict[str, str] = {}
         self.is_over = threading.Event()
+        self._is_given_up = threading.Event()  # the call is that runs
         self._whole = RayHostDiscovery(bool(params.gpus_per_worker), params.cpus_per_worker, params.gpus_per_worker)
         self._discovery = settings.discovery or self._whole
         self._offered: Optional[Dict[str, int]] = None
@@ -425,9 +437,11 @@ class ElasticAdapter:
             self.is_over.wait(_LOOK_S)
 
     def check_wanted(self) -> None:
-        """RuntimeError after shutdown(), also after Ray's."""
+        """RuntimeError after shutdown(), also after Ray's, and in a call that was given up."""
         if self.is_over.is_set():
             raise RuntimeError(f"{_WHO}.shutdown() was called")
+        if self._is_given_up.is_set():
+            raise RuntimeError(f"{_WHO}: the call was given up")
         self.check_ray()
 
     def check_ray(self) -> None:
@@ -471,8 +485,11 @@ class ElasticAdapter:
             return otherwise
 
     def run(self, kind: str, payload: bytes, logs: Any) -> List[bytes]:
-        """What each rank of a job returned, as it was pickled there."""
+        """What each rank of a job returned, as it was pickled there. RuntimeError: the call before this one has not ended."""
+        if not self._is_idle.wait(END_S):
+            raise RuntimeError(f"{_WHO}: another call still runs, after {END_S:g} s")
         self._is_idle.clear()
+        self._is_given_up.clear()
         try:
             self.check_wanted()
             make = [] if self._make is None else [(_rank.MAKE, self._make)]
@@ -482,15 +499,15 @@ class ElasticAdapter:
 
     def give_up(self) -> None:
         """Ends a job that still runs; the next one may begin."""
-        self.is_over.set()
-        if self._is_idle.wait(END_S):
-            self.is_over.clear()
+        if not self._is_idle.is_set():
+            self._is_given_up.set()
+            self._is_idle.wait(END_S)
 
     def shutdown(self) -> None:
         """Ends a job that still runs, and takes no other."""
         self.is_over.set()
         self._is_idle.wait(END_S)
 
-    def shutdown_when_idle(self, is_enough: threading.Event) -> None:
+    def shutdown_when_idle(self, is_enough: Optional[threading.Event] = None) -> None:
         """As shutdown(): between calls nothing runs."""
         self.shutdown()

@@ -204,8 +204,10 @@ class Node:
         self._seats[number].leave()
 
     def _environment_of(self, number: int) -> Dict[str, str]:
-        """This actor's, with the GPUs of one rank. Which GPUs the actor may use is Ray's word."""
+        """This actor's, with the GPUs of one rank. Which GPUs the actor may use is Ray's word, and not how many threads each rank
+        has: Ray counts for all of them."""
         environment = dict(os.environ)
+        environment.pop("OMP_NUM_THREADS", None)
         own = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         if self._gpus and len(own) == self._gpus * len(self._seats):
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(own[number * self._gpus : (number + 1) * self._gpus])

@@ -12,6 +12,7 @@ class Params(NamedTuple):
     cpus_per_worker: float
     gpus_per_worker: int  # 0: none
     use_current_placement_group: bool
+    group_name: str = ""  # of the placement group that is made for them
 
 
 class ElasticParams(NamedTuple):

@@ -1,9 +1,11 @@
 """RayExecutor: Horovod's interface for ranks on a Ray cluster."""
 
 import atexit
+import contextlib
 import dataclasses
 import pickle
 import threading
+import uuid
 import warnings
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -169,7 +171,8 @@ class RayExecutor:
         self.settings = settings
         self.adapter: Any = None
         self._is_remote = False
-        self._ray_job: Optional[str] = None  # of the connection to Ray in which the ranks were started
+        self._group_name = ""  # of the placement group of a Ray Client's ranks
+        self._ray_job: Any = None  # of the connection to Ray in which the ranks were started
         self._on_dropped: Optional[weakref.finalize] = None
 
     def start(
@@ -194,6 +197,7 @@ class RayExecutor:
 
         from horovod.ray._adapter import Adapter
         from horovod.ray._elastic import ElasticAdapter
+        from horovod.ray._launched import reason_of
         from horovod.runner._launch import own_settings
 
         if not ray.is_initialized():
@@ -205,24 +209,32 @@ class RayExecutor:
         self._is_remote = ray.util.client.ray.is_connected()
         self._ray_job = _ray_job()
         adapter_cls: Any = ElasticAdapter if self._is_elastic else Adapter
+        params = self._params
         if self._is_remote:
+            self._group_name = f"hvdrun-{uuid.uuid4().hex}"
+            params = params if self._is_elastic else params._replace(group_name=self._group_name)
             # It needs no room, and is where the driver's connection ends; shutdown() must reach an elastic job that runs.
             options = {"num_cpus": 0, "scheduling_strategy": here(), "max_concurrency": 2 if self._is_elastic else 1}
             adapter_cls = ray.remote(adapter_cls).options(**options).remote
-        self.adapter = adapter_cls(self.settings, self._params)
+        self.adapter = adapter_cls(self.settings, params)
         _started.add(self)
-        if not self._is_remote:  # an actor that nobody knows is ended by Ray
-            self._on_dropped = weakref.finalize(self, _end_dropped, self.adapter)
-            self._on_dropped.atexit = False
+        self._on_dropped = weakref.finalize(self, _end_dropped, self.adapter, self._is_remote)
+        self._on_dropped.atexit = False
         # Functions that were registered last are called first: this one before Ray's own.
         atexit.unregister(_shut_down)
         atexit.register(_shut_down)
         environment = {str(name): str(value) for name, value in (extra_env_vars or {}).items()}
         try:
             self._ask("start", make, environment, own_settings())
+        except ray.exceptions.RayActorError as error:
+            self._forget_remote()
+            raise RuntimeError(
+                "RayExecutor: the actor of Ray in which hvdrun runs, on the node of the Ray Client's server, has ended: "
+                f"{reason_of(error)}"
+            ) from error
         except BaseException as error:
             if self._is_remote and not isinstance(error, Exception):  # Ctrl-C here, of which the adapter knows nothing
-                ray.kill(self.adapter)
+                self._forget_remote()
             self._forget()
             raise
 
@@ -274,9 +286,19 @@ class RayExecutor:
             if _ray_job() == self._ray_job:  # else all actors have ended, and with them the ranks
                 self._ask("shutdown")
         except ray.exceptions.RayActorError:
-            pass  # a Ray Client's adapter, and with it its actors
+            self._forget_remote()  # its actors have ended with it
         finally:
             self._forget()
+
+    def _forget_remote(self) -> None:
+        """Ends a Ray Client's adapter, and what it has reserved: Ray would keep that as long as the client is connected."""
+        import ray
+
+        adapter = self.adapter
+        self._forget()
+        with contextlib.suppress(Exception):  # there is none, or the connection has ended
+            ray.kill(adapter)
+            ray.util.remove_placement_group(ray.util.get_placement_group(self._group_name))
 
     def _forget(self) -> None:
         _started.discard(self)
@@ -378,18 +400,33 @@ _ending: List[threading.Thread] = []
 _is_over = threading.Event()
 
 
-def _end_dropped(adapter: Any) -> None:
+def _end_dropped(adapter: Any, is_remote: bool) -> None:
     """Ends the ranks of an executor that nobody has any more."""
-    thread = threading.Thread(target=adapter.shutdown_when_idle, args=(_is_over,), name="hvd-ray-dropped", daemon=True)
+
+    def end() -> None:
+        import ray
+
+        if not is_remote:
+            adapter.shutdown_when_idle(_is_over)
+        elif ray.is_initialized():
+            with contextlib.suppress(Exception):  # the connection has ended, and with it the adapter
+                ray.get(adapter.shutdown_when_idle.remote())
+
+    thread = threading.Thread(target=end, name="hvd-ray-dropped", daemon=True)
     _ending[:] = [*(other for other in _ending if other.is_alive()), thread]
     thread.start()  # since this is called in the middle of anything
 
 
-def _ray_job() -> Optional[str]:
-    """Which connection to Ray this process has; None: none."""
+def _ray_job() -> Any:
+    """Which connection to Ray this process has; None: none. Ray is not asked, because this is called often."""
     import ray
 
-    return ray.get_runtime_context().get_job_id() if ray.is_initialized() else None
+    if not ray.is_initialized():
+        return None
+    if ray.util.client.ray.is_connected():
+        return ray.util.client.ray.get_context().client_worker  # one for each connection
+    context = ray.get_runtime_context()
+    return context.get_node_id(), context.get_job_id()  # a Ray that is new counts its jobs anew
 
 
 def _shut_down() -> None:

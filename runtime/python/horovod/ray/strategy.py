@@ -9,13 +9,13 @@ _LARGER_GROUP = "Give it a bundle for each rank beside the caller's, or pass use
 
 
 def create_placement_group(
-    resources_per_bundle: Dict[str, float], num_bundles: int, pg_timeout: float, pg_strategy: str
+    resources_per_bundle: Dict[str, float], num_bundles: int, pg_timeout: float, pg_strategy: str, name: str = ""
 ) -> Tuple[Any, List[Dict[str, float]]]:
-    """A placement group and its bundles. TimeoutError: Ray has not reserved it after `pg_timeout` seconds."""
+    """A placement group, of that name, and its bundles. TimeoutError: Ray has not reserved it after `pg_timeout` seconds."""
     import ray
 
     bundles = [dict(resources_per_bundle) for _ in range(num_bundles)]
-    group = ray.util.placement_group(bundles, strategy=pg_strategy)
+    group = ray.util.placement_group(bundles, strategy=pg_strategy, name=name)
     ready: List[Any] = []
     try:
         ready, _ = ray.wait([group.ready()], timeout=pg_timeout)
@@ -83,7 +83,8 @@ class Strategy:
             return [self._place(1, -1) for _ in range(params.ranks)]
         bundles, seats = (params.num_hosts, params.num_workers_per_host) if params.num_hosts else (params.ranks, 1)
         kind = "STRICT_SPREAD" if params.num_hosts else "PACK"
-        self.placement_group, _ = create_placement_group(self._resources(seats), bundles, self._timeout_s, kind)
+        needed = self._resources(seats)
+        self.placement_group, _ = create_placement_group(needed, bundles, self._timeout_s, kind, params.group_name)
         self._created_placement_group = True
         return [self._place(seats, index) for index in range(bundles)]
 

@@ -195,6 +195,11 @@ def raise_first_failure(failures: List[Dict[str, Any]], last_words: str) -> None
 
 def make_payload(func: Callable[..., Any], args: Optional[Iterable[Any]], kwargs: Optional[Mapping[str, Any]]) -> bytes:
     """Returns what the ranks are sent. TypeError names what cannot be called or pickled."""
+    return pickle.dumps((sys.path, pickled_call(func, args, kwargs)))
+
+
+def pickled_call(func: Callable[..., Any], args: Optional[Iterable[Any]], kwargs: Optional[Mapping[str, Any]]) -> bytes:
+    """Returns (func, args, kwargs), pickled. TypeError names what cannot be called or pickled."""
     if not callable(func):
         raise TypeError(f"a function is needed, not {func!r}; a script is started by hvdrun: hvdrun -np 2 python train.py")
     # Somebody who writes args=(0.1) or args="text" means one argument.
@@ -204,7 +209,7 @@ def make_payload(func: Callable[..., Any], args: Optional[Iterable[Any]], kwargs
         raise TypeError(f"kwargs must be a dict of arguments by name, not {kwargs!r}")
     args, kwargs = () if args is None else tuple(args), dict(kwargs or {})
     try:
-        call = _pickling.dumps((func, args, kwargs))
+        return _pickling.dumps((func, args, kwargs))
     except Exception as error:
         name = getattr(func, "__qualname__", repr(func))
         culprit = find_culprit(func, args, kwargs)
@@ -212,7 +217,6 @@ def make_payload(func: Callable[..., Any], args: Optional[Iterable[Any]], kwargs
             f"{name} cannot be sent to the ranks: {culprit + ': ' if culprit else ''}{error}. Make what it refers to inside "
             "of the function, or pass what can be pickled"
         ) from error
-    return pickle.dumps((sys.path, call))
 
 
 def _run_command(words: List[str], command: List[str]) -> None:

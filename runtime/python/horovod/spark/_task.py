@@ -12,8 +12,8 @@ from horovod.runner._agent import JoinOrder, Order, Starter
 # The variable with the addresses of the task's GPUs as Spark names them, with commas between.
 GPUS = "HVD_SPARK_GPUS"
 # Spark's variables for its own worker. The worker's secret does not concern ranks, and ranks may write compiled
-# modules.
-_NOT_FOR_RANKS = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_PORT", "PYTHONDONTWRITEBYTECODE")
+# modules. How many threads they have is hvdrun's word, which knows how many there are.
+_NOT_FOR_RANKS = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_PORT", "PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS")
 
 
 def run_agent(order: Order, partition: int) -> bytes:

@@ -9,8 +9,8 @@ import pickle
 import threading
 from typing import Any, Callable, Dict, List, Optional
 
-from horovod.runner import _pickling
 from horovod.runner import run as run_on_hosts
+from horovod.runner._job import pickled_call
 
 
 class Backend:
@@ -62,7 +62,7 @@ class SparkBackend(Backend):
         variables = {} if self._env else _variables_of_the_program()
         call = (fn, args, kwargs or {})
         if variables:
-            call = (_call_with_defaults, (variables, _pickling.dumps(call)), {})
+            call = (_call_with_defaults, (variables, pickled_call(*call)), {})
         with _turns.take(count, _task_slots()):
             return spark.run(*call, num_proc=count, env={**(self._env or {}), **(env or {})} or None, **self._kwargs)
 
@@ -138,6 +138,8 @@ def _variables_of_the_program() -> Dict[str, str]:
             began = dict(line.split(b"=", 1) for line in file.read().split(b"\0") if b"=" in line)
     except OSError:
         return {}
+    if not any(os.fsencode(name) in began for name in ("PATH", "HOME")):
+        return {}  # the file holds something else, as after setproctitle
     return {name: value for name, value in os.environ.items()
             if began.get(os.fsencode(name)) != os.fsencode(value) and not name.startswith(_OF_A_PROCESS)}  # fmt: skip
 

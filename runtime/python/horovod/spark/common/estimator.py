@@ -161,14 +161,26 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
     def _check_rows(self, data: Any, size: int) -> None:
         if data.train.rows < size:
             raise ValueError(f"{data.train.rows} rows for training are fewer than the {size} processes; lower num_proc")
+        passes = self._passes_of_an_epoch()
+        if data.train.rows < size * passes:
+            raise ValueError(
+                f"{data.train.rows} rows for training are fewer than one step needs: backward_passes_per_step {passes} on {size} "
+                f"process{'' if size == 1 else 'es'}; lower one of them"
+            )
+
+    def _passes_of_an_epoch(self) -> int:
+        """For how many batches the rows must be enough, for the optimizer to take a step in each epoch."""
+        return 1
 
     def _batch_rows(self, data: Any) -> int:
         """The rows of a batch: fewer than batch_size where a step would need more rows than there are."""
         told, size = self.getBatchSize(), self._get_or_create_backend().num_processes()
-        most = max(1, data.train.rows // size)
+        passes = self._passes_of_an_epoch()
+        most = max(1, data.train.rows // (size * passes))
         if most < told:
+            times = f", {passes} times," if passes > 1 else ""
             warnings.warn(
-                f"{data.train.rows} rows for training are fewer than one step needs: batch_size {told} on {size} "
+                f"{data.train.rows} rows for training are fewer than one step needs: batch_size {told}{times} on {size} "
                 f"process{'' if size == 1 else 'es'}; a batch has {most}"
             )
         return min(told, most)

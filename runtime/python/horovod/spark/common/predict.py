@@ -6,7 +6,7 @@ processes. Vectors are made lists and lists vectors again by Spark itself, which
 
 import hashlib
 import pickle
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 import cloudpickle
 import numpy
@@ -20,8 +20,10 @@ BATCH_ROWS = 1024
 _loaded: Dict[str, Any] = {}
 _MAX_LOADED = 2
 
-# A function from the arrays of a batch's features to one array for each output.
-Predictor = Callable[[Dict[str, numpy.ndarray]], Sequence[numpy.ndarray]]
+# What an output has for the rows of a batch: an array, or one array for each row where rows may differ in width.
+Values = Union[numpy.ndarray, List[numpy.ndarray]]
+# A function from the arrays of a batch's features to the values of each output.
+Predictor = Callable[[Dict[str, numpy.ndarray]], Sequence[Values]]
 
 VECTOR = "vector"
 SCALAR = "scalar"
@@ -36,19 +38,21 @@ class Output:
         self.spark_type = spark_type
         self.is_whole = is_whole
 
-    def values(self, array: numpy.ndarray, arrow_type: Any) -> Any:
-        """As Arrow's column of the rows."""
+    def values(self, of_rows: Values, arrow_type: Any) -> Any:
+        """As Arrow's column of the rows. ValueError: a row has several values where the column is of numbers."""
         import pyarrow
 
-        rows = len(array)
-        flat = array.reshape(rows, -1)
+        widths = numpy.array([numpy.size(row) for row in of_rows], numpy.int64)
+        flat = of_rows.reshape(-1) if isinstance(of_rows, numpy.ndarray) else numpy.concatenate(of_rows)
         if self.kind == SCALAR:
-            values = numpy.rint(flat[:, 0]) if self.is_whole else flat[:, 0]
+            if (widths != 1).any():
+                raise ValueError(f"column {self.name!r} is of single numbers, and the model gave {widths[widths != 1][0]} for a row of it")
+            values = numpy.rint(flat) if self.is_whole else flat
             if pyarrow.types.is_boolean(arrow_type) and values.dtype.kind == "f":
                 values = values >= 0.5  # a probability; a cast would make all but 0 true
             return pyarrow.array(values).cast(arrow_type)
-        offsets = numpy.arange(rows + 1, dtype=numpy.int32) * flat.shape[1]
-        values = pyarrow.array(numpy.ascontiguousarray(flat, numpy.float64).reshape(-1))
+        offsets = numpy.concatenate([[0], numpy.cumsum(widths)]).astype(numpy.int32)
+        values = pyarrow.array(numpy.ascontiguousarray(flat, numpy.float64))
         return pyarrow.ListArray.from_arrays(pyarrow.array(offsets), values)
 
 
@@ -94,7 +98,7 @@ def widths_of_rows(frame: Any, predictor: Any, names: Sequence[str]) -> List[int
 def _transform(frame: Any, predictor: Any, features: Sequence[str], outputs: Sequence[Output], reader: Any) -> Any:
     from pyspark.ml.functions import array_to_vector, vector_to_array
     from pyspark.ml.linalg import VectorUDT
-    from pyspark.sql import types
+    from pyspark.sql import functions, types
 
     from horovod.spark.common.spark_columns import quoted
 
@@ -105,10 +109,14 @@ def _transform(frame: Any, predictor: Any, features: Sequence[str], outputs: Seq
         raise ValueError(f"transform: the DataFrame {what}")
     kept = frame.schema.fields
     vectors = [name for name in features if isinstance(frame.schema[name].dataType, VectorUDT)]
-    wide = frame.select("*", *[vector_to_array(frame[quoted(name)], "float32") for name in vectors])
+    lists = [vector_to_array(frame[quoted(name)], "float32") for name in vectors if reader.wants_lists]
+    # Spark's function does not take a null.
+    lists = [functions.when(frame[quoted(name)].isNotNull(), values) for name, values in zip(vectors, lists)]
+    wide = frame.select("*", *lists)
     # Columns are known by their places: mapInArrow of Spark 3 takes a dot in a name for one of a struct's fields.
     wide = wide.toDF(*[f"_{place}" for place in range(len(wide.columns))])
-    places = {name: len(kept) + vectors.index(name) if name in vectors else frame.columns.index(name) for name in features}
+    lists_at = {name: len(kept) + number for number, name in enumerate(vectors) if reader.wants_lists}
+    places = {name: lists_at.get(name, frame.columns.index(name)) for name in features}
     added = [types.StructField(output.name, output.spark_type or types.ArrayType(types.DoubleType()), True)
              for output in outputs]  # fmt: skip
     run = _Run(Carrier(predictor, frame.sparkSession), reader(places, vectors), [field.name for field in kept], list(outputs))
@@ -123,42 +131,64 @@ def _transform(frame: Any, predictor: Any, features: Sequence[str], outputs: Seq
 class _Arrays:
     """A batch as the arrays of its features."""
 
+    wants_lists = True  # of vectors
+
     def __init__(self, places: Dict[str, int], vectors: Sequence[str]) -> None:
         self._places = places
 
     def __call__(self, batch: Any) -> Dict[str, numpy.ndarray]:
-        return {name: _array(batch, place) for name, place in self._places.items()}
+        return {name: _array(batch, name, place) for name, place in self._places.items()}
 
 
 class _Rows:
-    """A batch as Spark's rows."""
+    """A batch as Spark's rows. A vector within a struct or list is there as what Spark stores of it, and bytes are bytes."""
+
+    wants_lists = False
 
     def __init__(self, places: Dict[str, int], vectors: Sequence[str]) -> None:
         self._places = places
         self._vectors = frozenset(vectors)
 
     def __call__(self, batch: Any) -> List[Any]:
-        from pyspark.ml.linalg import DenseVector
         from pyspark.sql import Row
 
         row = Row(*self._places)
         columns = []
         for name, place in self._places.items():
-            values = batch.column(place).to_pylist()
-            if name in self._vectors:
-                columns.append([None if value is None else DenseVector(value) for value in values])
-            else:
-                columns.append([_as_spark_has_it(value) for value in values])
+            values, make = batch.column(place), _maker_of(batch.schema.field(place).type)
+            make = _vector if name in self._vectors else make
+            columns.append([None if value is None else make(value) for value in values.to_pylist()])
         return [row(*values) for values in zip(*columns)]
 
 
-def _as_spark_has_it(value: Any) -> Any:
-    """Structs as rows: Arrow gives them as dicts."""
+def _vector(stored: Dict[str, Any]) -> Any:
+    from pyspark.ml.linalg import VectorUDT
+
+    return VectorUDT().deserialize(tuple(stored[name] for name in ("type", "size", "indices", "values")))
+
+
+def _maker_of(kind: Any) -> Callable[[Any], Any]:
+    """A function that makes what Spark has in its rows of a value, not None, as Arrow gives it for a column of type `kind`."""
+    from pyarrow import types
     from pyspark.sql import Row
 
-    if isinstance(value, dict):
-        return Row(**{name: _as_spark_has_it(each) for name, each in value.items()})
-    return [_as_spark_has_it(each) for each in value] if isinstance(value, list) else value
+    def of_all(made: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda value: None if value is None else made(value)
+
+    if types.is_struct(kind):
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        row = Row(*[field.name for field in fields])
+        makers = [(field.name, of_all(_maker_of(field.type))) for field in fields]
+        return lambda value: row(*[make(value[name]) for name, make in makers])
+    if types.is_map(kind):  # pairs, to Arrow
+        of_key, of_item = _maker_of(kind.key_type), of_all(_maker_of(kind.item_type))
+        return lambda value: {of_key(key): of_item(item) for key, item in value}
+    if types.is_list(kind) or types.is_large_list(kind):
+        of_each = of_all(_maker_of(kind.value_type))
+        return lambda value: [of_each(each) for each in value]
+    if types.is_timestamp(kind) and kind.tz is not None:  # without a zone, in local time, to Spark
+        return lambda value: value.astimezone().replace(tzinfo=None)
+    return lambda value: value
 
 
 class _Run:
@@ -181,8 +211,8 @@ class _Run:
 
         results = predictor(self._reader(rows))
         columns = rows.columns[: len(self._kept)]
-        for output, array in zip(self._outputs, results):
-            columns.append(output.values(array, _arrow_type(output)))
+        for output, values in zip(self._outputs, results):
+            columns.append(output.values(values, _arrow_type(output)))
         names = [*self._kept, *[output.name for output in self._outputs]]
         return pyarrow.RecordBatch.from_arrays(columns, names)
 
@@ -193,10 +223,11 @@ def _arrow_type(output: Output) -> Any:
     return to_arrow_type(output.spark_type) if output.kind == SCALAR else None
 
 
-def _array(rows: Any, index: int) -> numpy.ndarray:
+def _array(rows: Any, name: str, index: int) -> numpy.ndarray:
     import dataclasses
 
     values, column = rows.column(index), from_arrow(rows.schema.field(index))
+    column = dataclasses.replace(column, name=name)
     if column.kind == "list" and column.width is None:
         width = (values.offsets[1].as_py() - values.offsets[0].as_py()) if len(values) else 0
         column = dataclasses.replace(column, width=width)

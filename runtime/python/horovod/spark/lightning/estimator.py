@@ -61,8 +61,8 @@ class TorchModel(_TorchModel):
     def _transform(self, frame: Any) -> Any:
         if type(self).get_prediction_fn is TorchModel.get_prediction_fn:
             return super()._transform(frame)
-        predictor = RowPredictor(self.getModel().cpu(), self.get_prediction_fn())
         names, metadata = self.getOutputCols(), self._get_metadata() or {}
+        predictor = RowPredictor(self.getModel().cpu(), self.get_prediction_fn(), len(names))
         widths = predict.widths_of_rows(frame, predictor, names)
         outputs = [predict.output_of(name, numpy.empty((1, width)), metadata.get(label))
                    for name, width, label in zip(names, widths, self.getLabelColumns() or [])]  # fmt: skip

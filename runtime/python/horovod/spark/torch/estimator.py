@@ -51,6 +51,12 @@ class TorchEstimator(CheckpointedEstimator):
         super()._check_told()
         if self.getOrDefault("optimizer") is None:
             raise ValueError("TorchEstimator: optimizer is required")
+        steps, passes = self.getTrainStepsPerEpoch(), self.getBackwardPassesPerStep()
+        if steps is not None and steps < passes and self.getTrainMinibatchFn() is None:
+            raise ValueError(
+                f"TorchEstimator: train_steps_per_epoch={steps} batches are fewer than backward_passes_per_step={passes}, so the "
+                "optimizer would not take one step"
+            )
         losses = self.getLoss(), self.getLossConstructors()
         if all(losses) or not any(losses):
             raise ValueError("TorchEstimator: give loss or loss_constructors, one of them")
@@ -63,6 +69,11 @@ class TorchEstimator(CheckpointedEstimator):
         optimizers.tied(self.getModel(), self.getOrDefault("optimizer"))
         if self.getCallbacks():
             warnings.warn("callbacks do nothing here; a loop of your own is train_minibatch_fn", stacklevel=4)
+
+    def _passes_of_an_epoch(self) -> int:
+        """A step that an epoch has begun ends with it. An epoch with a number of steps reads the rows as often as it needs."""
+        has_one = self.getTrainStepsPerEpoch() or self.getTrainMinibatchFn() is not None
+        return 1 if has_one else self.getBackwardPassesPerStep()
 
     def _check_lengths(self) -> None:
         """ValueError where a list would leave an output without its loss, factor or metric."""

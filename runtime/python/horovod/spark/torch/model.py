@@ -35,20 +35,26 @@ class TorchPredictor:
 
 
 class RowPredictor:
-    """Calls a program's own function with the model and one row after the other."""
+    """Calls a program's own function with the model and one row after the other. The function returns what is for the first
+    of the labels, or a list with an output for each."""
 
-    def __init__(self, model: torch.nn.Module, function: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, model: torch.nn.Module, function: Callable[[Any, Any], Any], labels: int) -> None:
         self._model = model
         self._function = function
+        self._labels = labels
 
-    def __call__(self, rows: List[Any]) -> List[numpy.ndarray]:
+    def __call__(self, rows: List[Any]) -> List[List[numpy.ndarray]]:
         model = self._model.eval()
         found = [self._outputs(self._function(model, row)) for row in rows]
-        return [numpy.stack(values) for values in zip(*found)]
+        return [list(values) for values in zip(*found)]
 
-    @staticmethod
-    def _outputs(told: Any) -> List[numpy.ndarray]:
+    def _outputs(self, told: Any) -> List[numpy.ndarray]:
         values = told if isinstance(told, (list, tuple)) else [told]
+        if len(values) < self._labels or any(isinstance(value, (int, float)) for value in values[self._labels :]):
+            raise ValueError(
+                f"the function of get_prediction_fn() returned {len(values)} outputs for {self._labels} labels; it must return "
+                "a list with one for each label, in which what has several numbers is a tensor or an array"
+            )
         return [numpy.asarray(value.detach().cpu() if torch.is_tensor(value) else value).reshape(-1) for value in values]
 
 

@@ -104,8 +104,17 @@ class Trainer:
                 f"its own to this one: {error}"
             ) from error
         self._history = list(state["history"])
-        # Another number of ranks divides the rows differently, so an epoch that was interrupted starts again.
-        self._epoch, self._step = state["epoch"], state["step"] if state["size"] == hvd.size() else 0
+        self._epoch, self._step = state["epoch"], state["step"]
+        # Where this differs a step has other rows, so an epoch that was interrupted starts again.
+        if self._step > 0 and any(state.get(name, value) != value for name, value in self._order().items()):
+            self._step = 0
+            self._tell(1, f"epoch {self._epoch} starts again, because its batches are others now")
+
+    def _order(self) -> Dict[str, Any]:
+        """What decides which rows a step has."""
+        plan = self._plan
+        return {"size": hvd.size(), "identity": plan.data.train.identity, "batch": plan.batch_size,
+                "train_steps": plan.train_steps, "shuffle": plan.shuffle}  # fmt: skip
 
     def run(self) -> Optional[List[Dict[str, Any]]]:
         while self._epoch < self._plan.epochs:
@@ -192,8 +201,8 @@ class Trainer:
             "model": {name: value.cpu() if torch.is_tensor(value) else value
                       for name, value in self._model.state_dict().items()},
             "optimizer": optimizers.unscaled_state(self._optimizer, hvd.size()),
-            "epoch": self._epoch, "step": self._step, "history": self._history, "seed": plan.seed, "size": hvd.size(),
-            "rows": plan.data.train.rows, "identity": plan.data.train.identity, "torch": str(torch.__version__),
+            "epoch": self._epoch, "step": self._step, "history": self._history, "seed": plan.seed,
+            "rows": plan.data.train.rows, **self._order(), "torch": str(torch.__version__),
         }  # fmt: skip
         file = io.BytesIO()
         torch.save(state, file)
