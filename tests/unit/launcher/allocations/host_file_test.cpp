@@ -28,7 +28,9 @@ TEST_CASE("each MPI's variable names a host file, in its own form") {
                                                                   {"PRTE_MCA_prte_default_hostfile", open_mpi},
                                                                   {"I_MPI_HYDRA_HOST_FILE", hydra},
                                                                   {"HYDRA_HOST_FILE", hydra}};
-  for (const auto& [variable, file] : named) {
+  for (const auto& entry : named) {
+    const std::string& variable = entry.first;
+    const std::string& file = entry.second;
     CAPTURE(variable);
     CHECK(said({"HOME=/", variable + "=" + file}) ==
           "host file " + file + ": 2 nodes (w-0.w.ns.svc to w-1.w.ns.svc), 5 ranks (" + variable + ")");
