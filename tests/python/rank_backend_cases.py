@@ -12,10 +12,12 @@ import horovod.torch as hvd
 import horovod.torch.backend  # noqa: F401  (registers it)
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import get_process_set_ids_and_ranks
+from horovod.torch import mpi_ops
 
 # As hvdrun sets them; the agent of the tests does not.
 os.environ.setdefault("RANK", os.environ.get("HVD_RANK", "0"))
 os.environ.setdefault("WORLD_SIZE", os.environ.get("HVD_SIZE", "1"))
+os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 folder = os.environ["HVD_TEST_REPORTS"]
 dist.init_process_group("hvd", init_method=f"file://{folder}/store", rank=int(os.environ["RANK"]),
                         world_size=int(os.environ["WORLD_SIZE"]))  # fmt: skip
@@ -104,6 +106,96 @@ def case_barrier_and_what_is_not_there():
         raises(NotImplementedError, dist.recv, torch.ones(1))
 
 
+def case_gather_sends_to_the_root_only():
+    real, mpi_ops.allgather = mpi_ops.allgather, None  # which would send everything to everyone
+    try:
+        gathered = [torch.empty(2) for _ in range(SIZE)] if RANK == 0 else None
+        dist.gather(torch.full((2,), float(RANK)), gathered)
+    finally:
+        mpi_ops.allgather = real
+    assert gathered is None or [t.tolist() for t in gathered] == [[r, r] for r in range(SIZE)]
+
+
+def case_complex_numbers():
+    class Rotary(torch.nn.Linear):
+        def __init__(self):
+            super().__init__(2, 2)
+            self.register_buffer("frequencies", torch.polar(torch.ones(3), torch.arange(3.0) + RANK))
+
+    model = torch.nn.parallel.DistributedDataParallel(Rotary())
+    torch.testing.assert_close(model.module.frequencies, torch.polar(torch.ones(3), torch.arange(3.0)))
+    group, sums = dist.group.WORLD, sum(range(SIZE))
+    number = torch.complex(torch.tensor([1.0, RANK]), torch.tensor(2.0))
+    expected = torch.complex(torch.tensor([float(SIZE), sums]), torch.tensor(2.0 * SIZE))
+    # As torch's C++ code calls them: dist's functions take complex numbers apart themselves.
+    for tensor, result in ((number.clone(), expected), (number.clone().conj(), expected.conj()), (number[1].clone(), expected[1])):
+        group.allreduce([tensor]).wait()
+        assert torch.equal(tensor, result), (tensor, result)
+    group.allreduce_coalesced([coalesced := number.clone()]).wait()
+    assert torch.equal(coalesced, expected), (coalesced, expected)
+    group._reduce_scatter_base(part := torch.empty(2, dtype=torch.complex64), number.repeat(SIZE)).wait()
+    assert torch.equal(part, expected)
+    for tensor in (number.clone(), number.clone().conj()):
+        group.broadcast([tensor]).wait()
+        assert torch.equal(tensor.real, torch.tensor([1.0, 0.0])) and tensor.imag.abs().eq(2).all()
+
+
+def case_types_that_are_only_moved():
+    for name in ("float8_e4m3fn", "float8_e5m2", "uint32", "uint64", "complex128"):
+        dtype = getattr(torch, name, None)
+        if dtype is None:
+            continue
+
+        def of(rank, count=6, dtype=dtype):
+            return (torch.arange(count) + rank).to(dtype)
+
+        def check(tensor, rank, count=6, of=of):
+            assert tensor.to(torch.complex128).equal(of(rank, count).to(torch.complex128)), tensor
+
+        for is_async in (False, True):
+            wait = (lambda work: work.wait()) if is_async else (lambda _: None)
+            together = torch.empty(SIZE * 6, dtype=dtype)
+            wait(dist.all_gather_into_tensor(together, of(RANK), async_op=is_async))
+            for rank, part in enumerate(together.split(6)):
+                check(part, rank)
+            one = of(RANK)
+            wait(dist.broadcast(one, SIZE - 1, async_op=is_async))
+            check(one, SIZE - 1)
+        parts = [torch.empty(6, dtype=dtype) for _ in range(SIZE)]
+        dist.all_gather(parts, of(RANK))
+        [check(part, rank) for rank, part in enumerate(parts)]
+        dist.gather(of(RANK), parts if RANK == 0 else None)
+        dist.scatter(one := torch.empty(6, dtype=dtype), parts if RANK == 0 else None)
+        check(one, RANK)
+        dist.all_to_all_single(together, torch.cat([of(RANK).view(torch.uint8)] * SIZE).view(dtype))
+        check(together[-6:], SIZE - 1)
+        unlike = [torch.empty(rank + 1, dtype=dtype) for rank in range(SIZE)]
+        dist.all_to_all(unlike, [of(RANK, RANK + 1) for _ in range(SIZE)])
+        [check(part, rank, rank + 1) for rank, part in enumerate(unlike)]
+
+
+def case_sums_with_a_factor():
+    operator = torch._C._distributed_c10d._make_nccl_premul_sum(0.5)
+    expected = SIZE / 2
+    dist.all_reduce(total := torch.ones(3), operator)
+    assert total.eq(expected).all()
+    for is_async in (False, True):
+        part = torch.empty(2)
+        work = dist.reduce_scatter_tensor(part, torch.ones(2 * SIZE), operator, async_op=is_async)
+        _ = is_async and work.wait()
+        assert part.eq(expected).all()
+
+
+def case_a_group_of_other_backends_too():
+    """torch takes the first that is a process group for all devices."""
+    if not is_torch(2, 4):
+        return
+    for backends in ("cpu:hvd,cuda:gloo", *(["cuda:gloo,cpu:hvd"] if SIZE == 1 else [])):  # (Gloo is let go while it connects)
+        group = dist.new_group(backend=backends)
+        said = raises(ValueError, dist.all_reduce, torch.ones(1), group=group)
+        assert 'backend="hvd"' in said and 'new_group(backend="gloo")' in said, said
+
+
 def case_operations_go_on():
     """Rank 0 comes late, and the others are not kept from going on."""
     if not GOES_ON:
@@ -177,6 +269,13 @@ def case_fully_sharded():
     reference(x).sum().backward()
     for p, q in zip(model.parameters(), reference.parameters()):
         torch.testing.assert_close(p.grad.full_tensor(), q.grad)
+    if is_torch(2, 13):
+        model.set_gradient_divide_factor(3.0 * SIZE)
+        model.set_allocate_memory_from_process_group_for_comm(True)
+        model.zero_grad()
+        model(x).sum().backward()
+        for p, q in zip(model.parameters(), reference.parameters()):
+            torch.testing.assert_close(p.grad.full_tensor(), q.grad / 3)
 
 
 def total_of(value, group):

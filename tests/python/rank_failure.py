@@ -95,6 +95,33 @@ def interrupt_future():
     hvd.shutdown()
 
 
+def killed_in_backward():
+    """Rank 1 ends in a backward pass of DistributedDataParallel; the others make it, and one whose gradients a hook averages."""
+    import torch.distributed as dist
+
+    import horovod.torch.backend  # noqa: F401
+
+    dist.init_process_group("hvd", store=dist.HashStore(), rank=int(os.environ["HVD_RANK"]), world_size=int(os.environ["HVD_SIZE"]))
+    plain, hooked = (torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2)) for _ in range(2))
+    hooked.register_comm_hook(
+        None, lambda _, bucket: dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
+    )
+    loss = plain(torch.ones(3, 4)).sum()
+    meet(dist.barrier)
+    if hvd.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told = []
+    for backward in (loss.backward, lambda: hooked(torch.ones(3, 4)).sum().backward()):
+        try:
+            backward()
+            told.append("no error")
+        except RuntimeError as error:
+            told.append(str(error))
+    dist.destroy_process_group()
+    hvd.shutdown()
+    report(told)
+
+
 def interrupt_step():
     """Ctrl-C in a step, while rank 1 does not come; the optimizer can be used again when the job was joined anew."""
     hvd.init()
@@ -219,6 +246,7 @@ KINDS = {
     "killed": lambda: die_or_wait(lambda: os.kill(os.getpid(), signal.SIGKILL)),
     "exited": lambda: die_or_wait(lambda: sys.exit(0)),
     "shutdown": lambda: die_or_wait(lambda: (hvd.shutdown(), report({}), sys.exit(0))),
+    "killed_in_backward": killed_in_backward,
     "interrupt": interrupt,
     "interrupt_future": interrupt_future,
     "interrupt_step": interrupt_step,

@@ -165,6 +165,12 @@ def case_hooks_give_the_same_weights_as_over_gloo():
         assert all(torch.equal(weights, other) for other in hvd.allgather(weights.unsqueeze(0)))
 
 
+def case_an_error_of_a_hook_is_raised_in_the_backward_pass():
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+    model.register_comm_hook(None, lambda _, bucket: sum_of_ranks(bucket.buffer()).get_future().then(lambda done: done.value()[7]))
+    assert "list index" in raises(IndexError, model(torch.ones(3, 4)).sum().backward)
+
+
 def case_works_that_nobody_holds_are_let_go():
     until(lambda: not _handles._pending, f"{len(_handles._pending)} operations at the beginning")
     strided = torch.ones(2, 3).t()
@@ -340,6 +346,12 @@ def case_device_types():
         for tensor in tensors:
             dist.all_reduce(tensor)
     assert manager is not None and all(t.eq(SIZE).all() for t in tensors)
+    tensors = [torch.full((2,), RANK) for _ in range(3)]
+    with dist._coalescing_manager(device=torch.device("cpu"), async_ops=True) as manager:
+        for tensor in tensors:
+            dist.broadcast(tensor, SIZE - 1, async_op=True)
+    manager.wait()
+    assert all(t.eq(SIZE - 1).all() for t in tensors)
 
 
 def case_negated_views():
@@ -389,6 +401,26 @@ def case_a_wait_with_a_limit():
     else:
         wait_for_word("limit")
         assert sum_of_ranks(torch.ones(1)).wait(timedelta(seconds=PATIENCE))
+
+
+def case_abort_ends_a_wait_and_a_group_does_not_outlive_its_job():
+    if RANK > 0 and GOES_ON:
+        work = sum_of_ranks(torch.ones(1))
+        dist.distributed_c10d._abort_process_group()
+        raises(HorovodInternalError, work.wait)
+        told(f"aborted-{RANK}")
+    elif GOES_ON:
+        for rank in range(1, SIZE):
+            wait_for_word(f"aborted-{rank}")
+    group = dist.group.WORLD
+    hvd.shutdown()
+    hvd.init()
+    if group is not None:
+        assert "make it anew" in raises(RuntimeError, dist.all_reduce, torch.ones(1))
+        dist.destroy_process_group()
+    dist.init_process_group("hvd", store=dist.HashStore(), rank=hvd.rank(), world_size=hvd.size())
+    dist.all_reduce(tensor := torch.ones(1))
+    assert tensor.item() == SIZE
 
 
 def case_the_timeout_of_a_group():

@@ -19,6 +19,14 @@ def test_when_a_rank_ends_the_others_get_an_error(kind):
         assert report["after"] != "no error"
 
 
+def test_when_a_rank_ends_distributed_data_parallel_says_which_and_does_not_crash():
+    outcome = run_ranks(3, SCRIPT, "killed_in_backward", by_agent=True)
+    for rank in (0, 2):
+        assert outcome.codes[rank] == 0, outcome.output
+        for text in outcome.reports[rank]:
+            assert re.search(r"\brank 1\b", text), f"the text names the rank: {text}"
+
+
 @pytest.mark.parametrize("kind", ["interrupt", "interrupt_future"])
 def test_ctrl_c_ends_a_wait_and_leaves_the_job(kind):
     outcome = run_ranks(2, SCRIPT, kind, by_agent=True).check()

@@ -72,6 +72,19 @@ def dtype_of(tensor: torch.Tensor) -> int:
     return dtype
 
 
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor for an operation that only moves values: a view of their bytes, in as many rows, where the library
+    has no numbers of that type (complex ones, float8, uint32). `as_was` undoes it."""
+    if tensor.dtype in DTYPES or tensor.layout is not torch.strided:
+        return tensor
+    return tensor.resolve_conj().contiguous().view(tensor.shape or (1,)).view(torch.uint8)
+
+
+def as_was(result: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Returns what came of `as_bytes`, or of pairs of real numbers, as values of this type."""
+    return result if result.dtype == dtype else result.view(dtype)
+
+
 def within_reach(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the values in contiguous memory that the library can use: the tensor itself if it is there already."""
     tensor = tensor.detach()

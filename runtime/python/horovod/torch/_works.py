@@ -26,6 +26,7 @@ from torch.futures import Future
 from horovod.common import _lib, basics
 from horovod.torch import _limits, mpi_ops
 from horovod.torch._handles import library_handle
+from horovod.torch._tensors import as_was
 
 # A thread that has been idle for this many seconds ends.
 _LINGER_S = 0.2
@@ -181,6 +182,24 @@ def _is_done(handle: int) -> bool:
         return True  # somebody is just completing it
 
 
+class _Failure:
+    """_Failure is what the future of a failed operation holds. torch's C++ code takes a future's value for tensors without
+    asking whether there is an error, and looks for them by pickle or, after a hook, as text: both raise the error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise self.error
+
+    def __str__(self) -> str:
+        raise self.error
+
+
+def _raise_failure(failure: _Failure) -> None:
+    raise failure.error
+
+
 class _Future(Future):
     """_Future is the future of an operation, or of a callback that follows one. Ctrl-C ends the wait for it, since the
     waiting thread completes the operation."""
@@ -194,6 +213,11 @@ class _Future(Future):
     def wait(self) -> Any:
         self._operation.complete()
         return super().wait()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Ends it with an error, which Python and torch's C++ code both get (torch's own function tells only Python)."""
+        self._set_unwrap_func(_raise_failure)
+        self.set_result(_Failure(error))
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
         entered = Context(f"{self._path}.{next(self._callbacks)}")
@@ -372,22 +396,22 @@ os.register_at_fork(after_in_child=_forget_server)
 
 def later_in_place(tensors: Sequence[torch.Tensor], start: Callable[[torch.Tensor], int]) -> Operation:
     """Runs operations that leave their results in the tensors; `start` returns a handle."""
-    memory = [tensor.detach().resolve_neg().contiguous() for tensor in tensors]  # itself, where it is so
+    memory = [tensor.detach().resolve_conj().resolve_neg().contiguous() for tensor in tensors]  # itself, where it is so
 
     def finish(_: List[Any]) -> List[torch.Tensor]:
         for tensor, result in zip(tensors, memory):
-            if result.data_ptr() != tensor.data_ptr() or tensor.is_neg():
+            if result.data_ptr() != tensor.data_ptr() or tensor.is_neg() or tensor.is_conj():
                 tensor.detach().copy_(result)
         return list(tensors)
 
     return Operation([start(t) for t in memory], finish)
 
 
-def later_into(output: torch.Tensor, handle: int) -> Operation:
-    """Runs an operation whose result is copied into `output`, whatever its shape."""
+def later_into(output: torch.Tensor, dtype: torch.dtype, handle: int) -> Operation:
+    """Runs an operation whose result, of values of this type, is copied into `output`, whatever its shape."""
 
     def finish(results: List[Any]) -> List[torch.Tensor]:
-        output.detach().copy_(results[0].view(output.shape))
+        output.detach().copy_(as_was(results[0], dtype).view(output.shape))
         return [output]
 
     return Operation([handle], finish)

@@ -14,8 +14,9 @@ messages. It stays until hvd.shutdown(),
 for the next group of the same ranks, and hvd.add_process_set refuses these ranks then. Groups of the same ranks at one time
 share it, and may be used by different threads: all but the first name their operations.
 
-Refused, with an error that says so: groups whose ranks are not in ascending order, recv from any rank, bitwise reductions,
-tensors of complex numbers.
+Complex numbers are summed and averaged, and values of any type can be moved. Refused, with an error that says so: groups
+whose ranks are not in ascending order, recv from any rank, bitwise reductions, "hvd" for the tensors of some devices only, and
+a group that was made in a job which this process has left.
 """
 
 import functools
@@ -50,6 +51,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, add_by_members, global_process_set, number_of
 from horovod.torch import _limits, _sparse, mpi_ops
 from horovod.torch._messages import Messages
+from horovod.torch._tensors import as_bytes, as_was
 from horovod.torch._works import LaterWork, Operation, context, later_in_place, later_into
 from horovod.torch.compression import Compression
 
@@ -70,13 +72,23 @@ _OPERATORS = {
     dist.ReduceOp.MAX: _lib.MAX,
     dist.ReduceOp.PRODUCT: _lib.PRODUCT,
 }
+_LINEAR = (_lib.SUM, _lib.AVERAGE)
 
 
-def _operator(options: Any) -> int:
+def _reduction(options: Any) -> Dict[str, Any]:
+    """Returns the arguments of mpi_ops that say how values are reduced."""
     for theirs, ours in _OPERATORS.items():
         if options.reduceOp == theirs:
-            return ours
+            return {"op": ours}
+    if options.reduceOp == dist.ReduceOp.PREMUL_SUM:
+        return {"op": _lib.SUM, "prescale_factor": float(options.reduceOp.__getstate__()[1])}
     raise NotImplementedError(f"the backend {NAME} has no reduction {options.reduceOp}")
+
+
+def _numbers(tensor: torch.Tensor, reduction: Dict[str, Any]) -> torch.Tensor:
+    """Returns the tensor as the library can reduce it: complex numbers are pairs of real ones in a sum."""
+    is_pairs = tensor.is_complex() and reduction["op"] in _LINEAR
+    return torch.view_as_real(tensor.resolve_conj()) if is_pairs else tensor
 
 
 def _done(result: Any) -> Any:
@@ -99,6 +111,7 @@ def _limited(method: _T) -> _T:
     @functools.wraps(method)
     def limited(self: "HvdProcessGroup", *arguments: Any, **options: Any) -> Any:
         asked = arguments[-1] if arguments else options.get("opts")
+        self._demand_usable()
         seconds = _seconds_of(getattr(asked, "timeout", None)) or self._timeout_s
         entry = _limits.begin(f"{what} of the group {self._name!r}", seconds)
         try:
@@ -118,14 +131,22 @@ def _limited(method: _T) -> _T:
                 raise result.error
             return _done(result.result)
         result.path = result.path or self.path_of_next()
-        return LaterWork(result)
+        work = LaterWork(result)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
 
     return limited
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor with at least one dimension, which gathering needs."""
-    return tensor.detach().reshape(1, -1)
+    """Returns the tensor as one row, which gathering needs."""
+    return as_bytes(tensor.detach().reshape(1, -1))
+
+
+def _write(output: torch.Tensor, result: torch.Tensor, dtype: torch.dtype) -> None:
+    """Copies a result, of values of this type, into the output, whatever its shape."""
+    output.detach().copy_(as_was(result, dtype).view(output.shape))
 
 
 # The numbers of the process sets that have had a group.
@@ -148,6 +169,21 @@ class HvdProcessGroup(dist.ProcessGroup):
         self._name = options.group_id
         self._count = itertools.count()
         self._paths = itertools.count()
+        self._generation = basics.generation
+        self._is_checked = False
+        self._coalesced: Optional[List[LaterWork]] = None  # what goes on since torch began to coalesce
+
+    def _demand_usable(self) -> None:
+        """Raises where an operation would not do what the script means."""
+        if self._generation != basics.generation and basics.is_initialized():
+            raise RuntimeError(
+                f"the group {self._name!r} was made in a job that this process has left, as after a reset of hvd.elastic, and its "
+                "ranks are not those of the job now; make it anew: dist.destroy_process_group(), then dist.init_process_group("
+                f'"{NAME}", store=dist.HashStore(), rank=hvd.rank(), world_size=hvd.size())'
+            )
+        if not self._is_checked:
+            _demand_all_devices(self)
+            self._is_checked = True
 
     def _where(self) -> Dict[str, Any]:
         """Returns the arguments that say in which set the next operation runs, and under which name."""
@@ -179,6 +215,25 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     supports_coalescing = False
     supports_splitting = False
+    supports_time_estimate = False
+    supports_shrinking = False
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        """Returns False: torch allocates."""
+        return False
+
+    def _start_coalescing(self, device: torch.device) -> None:
+        """Begins what torch wants to wait for as one; the operations start as ever."""
+        self._coalesced = []
+
+    def _end_coalescing(self, device: torch.device) -> Any:
+        works, self._coalesced = self._coalesced or [], None
+        return LaterWork(Operation([], lambda _: [work.wait() for work in works])) if works else _done([])
+
+    def abort(self) -> None:
+        """Ends all waits, of which the library can end none alone: leaves the job."""
+        if self._generation == basics.generation:
+            basics.shutdown()
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets the timeout of operations from now on."""
@@ -200,18 +255,20 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     @_limited
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = AllreduceOptions()) -> Any:
-        op = _operator(opts)
+        how = _reduction(opts)
         if any(tensor.layout is torch.sparse_coo for tensor in tensors):
-            return self._sparse_allreduce(tensors, op)
+            return self._sparse_allreduce(tensors, **how)
         if _goes_on(opts):
             return later_in_place(
-                tensors, lambda t: mpi_ops.allreduce_async_(t, op=op, **self._where())
+                tensors, lambda t: mpi_ops.allreduce_async_(_numbers(t, how), **how, **self._where())
             )
         for tensor in tensors:
-            _in_place(tensor, lambda t: mpi_ops.allreduce_(t, op=op, **self._where()))
+            _in_place(tensor, lambda t: mpi_ops.allreduce_(_numbers(t, how), **how, **self._where()))
         return _done(tensors)
 
-    def _sparse_allreduce(self, tensors: List[torch.Tensor], op: int) -> Operation:
+    def _sparse_allreduce(self, tensors: List[torch.Tensor], op: int, prescale_factor: float = 1.0) -> Operation:
+        if prescale_factor != 1.0:
+            raise NotImplementedError(f"the backend {NAME} has no factor for sparse tensors; multiply them before")
         names = [f"{self._name}.sparse.noname.{self.path_of_next()}" for _ in tensors]
         results = [
             _sparse.start(tensor.detach(), name, op, self._process_set, Compression.none)
@@ -228,10 +285,10 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     @_limited
     def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any = AllreduceCoalescedOptions()) -> Any:
-        op = _operator(opts)
-        results = mpi_ops.grouped_allreduce(list(tensors), op=op, **self._where())
+        how = _reduction(opts)
+        results = mpi_ops.grouped_allreduce([_numbers(tensor.detach(), how) for tensor in tensors], **how, **self._where())
         for tensor, result in zip(tensors, results):
-            tensor.copy_(result)
+            _write(tensor, result, tensor.dtype)
         return _done(tensors)
 
     @_limited
@@ -239,19 +296,19 @@ class HvdProcessGroup(dist.ProcessGroup):
         root = self._global(opts.rootRank)
         if _goes_on(opts):
             return later_in_place(
-                tensors, lambda t: mpi_ops.broadcast_async_(t, root, **self._where())
+                tensors, lambda t: mpi_ops.broadcast_async_(as_bytes(t), root, **self._where())
             )
         for tensor in tensors:
-            _in_place(tensor, lambda t: mpi_ops.broadcast_(t, root, **self._where()))
+            _in_place(tensor, lambda t: mpi_ops.broadcast_(as_bytes(t), root, **self._where()))
         return _done(tensors)
 
     @_limited
     def reduce(self, tensors: List[torch.Tensor], opts: Any = ReduceOptions()) -> Any:
-        op = _operator(opts)
+        how = _reduction(opts)
         for tensor in tensors:
-            result = mpi_ops.allreduce(tensor.detach(), op=op, **self._where())
+            result = mpi_ops.allreduce(_numbers(tensor.detach(), how), **how, **self._where())
             if self.rank() == opts.rootRank:
-                tensor.copy_(result)
+                _write(tensor, result, tensor.dtype)
         return _done(tensors)
 
     @_limited
@@ -271,15 +328,14 @@ class HvdProcessGroup(dist.ProcessGroup):
         for outputs, tensor in zip(output_tensors, input_tensors):
             gathered = mpi_ops.allgather(_rows(tensor), **self._where())
             for output, row in zip(outputs, gathered):
-                output.copy_(row.view(tensor.shape))
+                _write(output, row, tensor.dtype)
         return _done(output_tensors)
 
     @_limited
     def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = AllgatherOptions()) -> Any:
         if _goes_on(opts):
-            return later_into(output, mpi_ops.allgather_async(_rows(tensor), **self._where()))
-        gathered = mpi_ops.allgather(_rows(tensor), **self._where())
-        output.copy_(gathered.view(output.shape))
+            return later_into(output, tensor.dtype, mpi_ops.allgather_async(_rows(tensor), **self._where()))
+        _write(output, mpi_ops.allgather(_rows(tensor), **self._where()), tensor.dtype)
         return _done(output)
 
     all_gather_single = _allgather_base  # its name since torch 2.13
@@ -294,8 +350,8 @@ class HvdProcessGroup(dist.ProcessGroup):
         self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = AllgatherOptions()
     ) -> Any:
         results = mpi_ops.grouped_allgather([_rows(tensor) for tensor in inputs], **self._where())
-        for output, result in zip(outputs, results):
-            output.copy_(result.view(output.shape))
+        for output, tensor, result in zip(outputs, inputs, results):
+            _write(output, result, tensor.dtype)
         return _done(outputs)
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
@@ -304,10 +360,12 @@ class HvdProcessGroup(dist.ProcessGroup):
     def gather(
         self, output_tensors: List[List[torch.Tensor]], input_tensors: List[torch.Tensor], opts: Any = GatherOptions()
     ) -> Any:
-        gathered = mpi_ops.allgather(_rows(input_tensors[0]), **self._where())
+        # Each rank sends one row to the root, and the root's own one there too.
+        splits = [int(rank == opts.rootRank) for rank in range(self.size())]
+        received, _ = mpi_ops.alltoall(_rows(input_tensors[0]), splits, **self._where())
         if self.rank() == opts.rootRank:
-            for output, row in zip(output_tensors[0], gathered):
-                output.copy_(row.view(output.shape))
+            for output, row in zip(output_tensors[0], received):
+                _write(output, row, input_tensors[0].dtype)
         return _done(output_tensors)
 
     @_limited
@@ -317,12 +375,12 @@ class HvdProcessGroup(dist.ProcessGroup):
         # The root sends one row to each rank, and the others send nothing.
         output = output_tensors[0]
         splits = [0] * self.size()
-        sent = output.detach().reshape(1, -1)[:0]
+        sent = _rows(output)[:0]
         if self.rank() == opts.rootRank:
             splits = [1] * self.size()
             sent = torch.cat([_rows(tensor) for tensor in input_tensors[0]])
         received, _ = mpi_ops.alltoall(sent, splits, **self._where())
-        output.copy_(received.view(output.shape))
+        _write(output, received, output.dtype)
         return _done(output_tensors)
 
     @_limited
@@ -333,15 +391,17 @@ class HvdProcessGroup(dist.ProcessGroup):
         opts: Any = ReduceScatterOptions(),
     ) -> Any:
         for output, parts in zip(output_tensors, input_tensors):
-            self._reduce_scatter_rows(output, torch.cat([_rows(part) for part in parts]), opts)
+            rows = torch.cat([part.detach().reshape(1, -1) for part in parts])
+            self._reduce_scatter_rows(output, rows, opts)
         return _done(output_tensors)
 
     @_limited
     def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = ReduceScatterOptions()) -> Any:
         rows = tensor.detach().reshape(self.size(), -1)
-        op = _operator(opts)
-        if _goes_on(opts) and op in (_lib.SUM, _lib.AVERAGE):
-            return later_into(output, mpi_ops.reducescatter_async(rows, op=op, **self._where()))
+        how = _reduction(opts)
+        if _goes_on(opts) and how["op"] in _LINEAR:
+            handle = mpi_ops.reducescatter_async(_numbers(rows, how), **how, **self._where())
+            return later_into(output, rows.dtype, handle)
         self._reduce_scatter_rows(output, rows, opts)
         return _done(output)
 
@@ -358,12 +418,12 @@ class HvdProcessGroup(dist.ProcessGroup):
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
     def _reduce_scatter_rows(self, output: torch.Tensor, rows: torch.Tensor, opts: Any) -> None:
-        op = _operator(opts)
-        if op in (_lib.SUM, _lib.AVERAGE):
-            result = mpi_ops.reducescatter(rows, op=op, **self._where())
+        how = _reduction(opts)
+        if how["op"] in _LINEAR:
+            result = mpi_ops.reducescatter(_numbers(rows, how), **how, **self._where())
         else:
-            result = mpi_ops.allreduce(rows, op=op, **self._where())[self.rank()]
-        output.copy_(result.view(output.shape))
+            result = mpi_ops.allreduce(rows, **how, **self._where())[self.rank()]
+        _write(output, result, rows.dtype)
 
     # ---- all to all ----
 
@@ -378,10 +438,11 @@ class HvdProcessGroup(dist.ProcessGroup):
     ) -> Any:
         splits = self._rows_for_each("input", tensor, input_split_sizes)
         wanted = self._rows_for_each("output", output, output_split_sizes)
-        received, counts = mpi_ops.alltoall(tensor.detach(), splits, **self._where())
+        rows = as_bytes(tensor.detach().unsqueeze(-1))
+        received, counts = mpi_ops.alltoall(rows, splits, **self._where())
         if counts.tolist() != wanted:
             raise ValueError(f"all_to_all: rank {self.rank()} wants {wanted} rows, but {counts.tolist()} were sent to it")
-        output.copy_(received.view(output.shape))
+        _write(output, received, tensor.dtype)
         return _done(output)
 
     all_to_all_single = alltoall_base  # its name since torch 2.13
@@ -406,13 +467,13 @@ class HvdProcessGroup(dist.ProcessGroup):
         splits = [tensor.numel() for tensor in input_tensors]
         if max(splits) > _MOST_VALUES:
             raise ValueError(f"all_to_all: {max(splits)} values for one rank, and at most {_MOST_VALUES} go at once; send parts")
-        flat = torch.cat([tensor.detach().reshape(-1) for tensor in input_tensors])
-        received, counts = mpi_ops.alltoall(flat, splits, **self._where())
+        values = torch.cat([as_bytes(tensor.detach().reshape(-1, 1)) for tensor in input_tensors])
+        received, counts = mpi_ops.alltoall(values, splits, **self._where())
         wanted = [tensor.numel() for tensor in output_tensors]
         if counts.tolist() != wanted:
             raise ValueError(f"all_to_all: rank {self.rank()} wants {wanted} values, but {counts.tolist()} were sent to it")
         for output, part in zip(output_tensors, received.split(wanted)):
-            output.copy_(part.view(output.shape))
+            _write(output, part, input_tensors[0].dtype)
         return _done(output_tensors)
 
     # ---- between two ranks ----
@@ -442,10 +503,21 @@ def _goes_on(options: Any) -> bool:
 
 def _in_place(tensor: torch.Tensor, operation: Callable[[torch.Tensor], Any]) -> None:
     detached = tensor.detach()
-    if detached.is_contiguous() and not detached.is_neg():
-        operation(detached)
-    else:
-        tensor.data.copy_(operation(detached.resolve_neg().contiguous()))
+    memory = detached.resolve_conj().resolve_neg().contiguous()  # itself, where it is so
+    operation(memory)
+    if memory is not detached:
+        detached.copy_(memory)
+
+
+def _demand_all_devices(group: dist.ProcessGroup) -> None:
+    """Raises ValueError if another backend was asked for too, for the tensors of other devices: torch has left it out."""
+    asked = str(dist.distributed_c10d._world.pg_backend_config.get(group) or "")
+    others = sorted({part.partition(":")[2] for part in asked.split(",")} - {NAME, ""})
+    if others:
+        raise ValueError(
+            f'a group of the backends "{asked}": {NAME} serves all devices; write backend="{NAME}", or make a second group with '
+            f'new_group(backend="{others[0]}")'
+        )
 
 
 def _create(options: Any, *_: Any) -> HvdProcessGroup:
