@@ -6,13 +6,16 @@ sys.modules["tensorflow"] = None  # nothing of it is needed here
 import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from rank_side import raises, report, run_cases
 
 import horovod.jax as hvd
+from horovod.common.elastic import HostUpdateResult
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -330,6 +333,78 @@ def case_an_elastic_state_goes_back_to_the_last_commit_after_an_error_in_a_progr
     state = hvd.elastic.JaxState(params=jnp.full(SIZE + 1, OWN), opt_state=optax.sgd(1.0).init(None), step=0)
     equal(run(state), np.full(SIZE + 1, float(SIZE) ** 4))
     assert failures == ([2] if SIZE > 1 else [])
+
+
+def slowly(value, rounds):
+    """The value, which a program has later than its caller goes on. Programs that are cheap JAX runs at once."""
+    nothing = jax.lax.fori_loop(0, rounds, lambda _, x: x @ x, jnp.zeros((100, 100)))
+    return value + nothing[0, 0]
+
+
+def case_an_elastic_state_has_what_runs_when_ranks_are_to_join_between_commits():
+    rounds = 30 if RANK else 1000  # the others wait for rank 0 in their programs
+    step = jax.jit(lambda v: hvd.allreduce(slowly(v, rounds), op=hvd.Sum, name="slow"))
+    loss = jax.jit(lambda v: hvd.allreduce(slowly(v, rounds), op=hvd.Sum, name="slow loss"))
+    begun, losses = [], []
+
+    @hvd.elastic.run
+    def run(state):
+        begun.append(state.step)
+        if len(begun) == 1:
+            state.params, state.step = step(state.params), 1
+            losses.append(loss(jnp.full(2, OWN)))
+            if RANK == 0:
+                state.on_hosts_updated(1, HostUpdateResult.added)
+            state.check_host_updates()
+        return state.params
+
+    equal(run(hvd.elastic.JaxState(params=jnp.full(4, 1.0), step=0)), np.full(4, float(SIZE)))
+    assert begun == [0, 1], begun
+    equal(losses[0], np.full(2, TOTAL))
+
+
+def case_a_state_that_a_failed_program_has_given_is_restored_when_ranks_synchronise():
+    if SIZE == 1:
+        return
+    failing = jax.jit(lambda v: hvd.allreduce(slowly(v, 100), name="failed"))
+    begun = []
+
+    @hvd.elastic.run
+    def run(state):
+        begun.append(state.step)
+        if len(begun) == 1:
+            state.params, state.step = failing(state.params[: RANK + 1]), 1
+            raise hvd.HostsUpdatedInterrupt(False)  # nobody has awaited the program
+        return state.params
+
+    equal(run(hvd.elastic.JaxState(params=jnp.full(SIZE, 3.0), step=0)), np.full(SIZE, 3.0))
+    assert begun == [0, 0], begun
+
+
+def case_an_elastic_state_puts_arrays_where_they_were():
+    devices = jax.local_devices()
+    if len(devices) < 2:
+        return
+    divided = NamedSharding(Mesh(np.array(devices[:2]), ("own",)), PartitionSpec("own"))
+    state = hvd.elastic.JaxState(
+        tree={
+            "divided": jax.device_put(jnp.arange(4.0) + RANK, divided),
+            "keys": jax.device_put(jax.random.split(jax.random.key(RANK), 2), divided),
+            "second": jax.device_put(jnp.full(2, OWN), devices[1]),
+            "anywhere": jnp.full(2, OWN),
+        }
+    )
+
+    def places():
+        return {name: (leaf.sharding, leaf.committed) for name, leaf in state.tree.items()}
+
+    before = places()
+    for bring in state.restore, state.sync, state.restore:
+        bring()
+        assert places() == before, (bring, places())
+    equal(state.tree["divided"], np.arange(4.0))
+    equal(state.tree["divided"].addressable_data(1), [2.0, 3.0])
+    equal(jax.random.key_data(state.tree["keys"]), jax.random.key_data(jax.random.split(jax.random.key(0), 2)))
 
 
 def case_what_an_elastic_state_does_not_cover_is_named():

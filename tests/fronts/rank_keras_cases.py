@@ -172,7 +172,7 @@ def case_ranks_that_are_not_of_the_process_set_keep_their_own_gradients():
     assert steps_of(wrap(backward_passes_per_step=2, average_aggregated_gradients=True), 2) == -(RANK + 1)
     hvd.remove_process_set(last)
     unknown = hvd.DistributedOptimizer(OPTIMIZERS.SGD(1.0), process_set=hvd.ProcessSet([0]))
-    raises(Exception, steps_of, unknown, 1)
+    assert "hvd.add_process_set()" in raises(ValueError, steps_of, unknown, 1)
 
 
 def case_a_variable_of_each_ranks_own_steps_by_the_sum_of_backward_passes():

@@ -147,6 +147,19 @@ def case_arguments_that_do_not_fit():
     raises(ValueError, hvd.DistributedOptimizer, tf.keras.optimizers.SGD(0.1), op=hvd.Adasum)
 
 
+def case_ranks_of_a_set_that_was_never_added_do_not_train_each_by_itself():
+    variable, unknown = tf.Variable(1.0), hvd.ProcessSet([0])
+    with tf.GradientTape() as tape:
+        loss = variable * 2.0
+    said = raises(ValueError, hvd.DistributedGradientTape(tape, process_set=unknown).gradient, loss, variable)
+    assert "hvd.init(process_sets=[...])" in said and "hvd.add_process_set()" in said, said
+    older = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), process_set=unknown)
+    assert said == raises(ValueError, older.compute_gradients, lambda: variable * 2.0, [variable])
+    newer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1.0), process_set=unknown)
+    assert said == raises(ValueError, newer.apply_gradients, [(tf.constant(2.0), variable)])
+    assert float(variable) == 1.0
+
+
 def case_optimizer_of_tensorflow_1():
     for passes, average in ((1, False), (2, False), (2, True)):
         with tf.Graph().as_default():

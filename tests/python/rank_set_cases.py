@@ -134,6 +134,24 @@ def case_optimizer(pair):
         assert torch.equal(weight.detach(), torch.full((2,), expected))
 
 
+def case_ranks_of_a_set_that_the_job_does_not_know_do_not_train_each_by_itself():
+    gone = hvd.ProcessSet([0])
+    said = raises(ValueError, gone.takes_part)
+    assert "hvd.init(process_sets=[...])" in said and "hvd.add_process_set()" in said, said
+    gone.is_gone = True  # no process of it is left: this one is none
+    assert not gone.takes_part() and hvd.global_process_set.takes_part()
+    if SIZE == 1:
+        return
+    only = hvd.add_process_set([0])
+    assert only.takes_part() == (RANK == 0)
+    weights = [torch.nn.Parameter(torch.ones(1)) for _ in range(2)]
+    combined = hvd.DistributedOptimizer(torch.optim.SGD(weights[:1], lr=1.0), op=hvd.Adasum, process_set=only)
+    reduced = hvd.DistributedOptimizer(torch.optim.SGD(weights[1:], lr=1.0), process_set=only)
+    assert hvd.remove_process_set(only)
+    assert "not known to the job" in raises(ValueError, combined.step)
+    assert "not known to the job" in raises(ValueError, copy.deepcopy, reduced)
+
+
 @with_sets([0, 1])
 def case_sparse_and_norm(pair):
     if not pair.included():

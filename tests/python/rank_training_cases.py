@@ -287,6 +287,58 @@ def case_elastic_state_of_all_that_trains():
     assert lines() == []
 
 
+class OtherScheduler:
+    """A scheduler of another project, as timm's, which derives from none of torch's."""
+
+    def __init__(self, optimizer):
+        self.optimizer, self.rounds = optimizer, 0
+
+    def step(self):
+        self.rounds += 1
+        self.optimizer.param_groups[0]["lr"] = 1.0 / 2**self.rounds
+
+    def state_dict(self):
+        return {"rounds": self.rounds}
+
+    def load_state_dict(self, state):
+        self.rounds = state["rounds"]
+
+
+def case_elastic_state_of_a_scheduler_of_another_project():
+    optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=1.0)
+    scheduler = OtherScheduler(optimizer)
+    state = hvd.elastic.TorchState(optimizer=optimizer, scheduler=scheduler)
+    assert state.scheduler is scheduler and state.covers(scheduler)
+    state.scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.5, "it drives the script's own optimizer"
+    state.commit()
+    state.scheduler.step()
+    state.restore()
+    assert state.scheduler is scheduler and scheduler.rounds == 1 and optimizer.param_groups[0]["lr"] == 0.5
+    for _ in range(RANK):
+        scheduler.step()
+    state.save()
+    state._commits = 5 if RANK == SIZE - 1 else 2
+    state.sync()
+    assert scheduler.rounds == SIZE and scheduler.optimizer is optimizer
+
+
+def case_elastic_attributes_are_the_objects_that_were_given():
+    history, kind = [0], OtherScheduler
+    state = hvd.elastic.TorchState(history=history, kind=kind, step=0)
+    assert state.history is history and state.kind is kind and not state.is_counted("history")
+    history.append(1)
+    assert state.is_counted("history")
+    for _ in range(2):
+        state.restore()
+        assert state.history == [0] and not state.is_counted("history")
+        state.history.append(2)
+    state.commit()
+    state.history.append(3)
+    state.restore()
+    assert state.history == [0, 2] and history == [0, 1]
+
+
 def case_elastic_sampler():
     for shuffle in (True, False):
         sampler = hvd.elastic.ElasticSampler(list(range(11)), shuffle=shuffle, seed=3)

@@ -92,8 +92,7 @@ def _kept(gradient: Any, variable: Any, factor: float) -> Any:
 def _reduce(settings: Settings, gradients: Sequence[Any], variables: Sequence[Any], factor: float = 1.0) -> List[Any]:
     """The gradients, reduced; None stays None. Ranks that are not of the process set keep their own."""
     process_set = settings.process_set
-    # A set that the job does not know is an error, below.
-    if process_set.process_set_id is not None and not process_set.included():
+    if not process_set.takes_part():
         return [_kept(gradient, variable, factor) for gradient, variable in zip(gradients, variables)]
     results = list(gradients)
     local = settings.local_ids()

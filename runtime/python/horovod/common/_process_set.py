@@ -54,6 +54,20 @@ class ProcessSet:
         """Returns whether this process is a member of it and the job knows it. ValueError before init."""
         return self.process_set_id is not None and basics.rank() in self._ranks
 
+    def takes_part(self) -> bool:
+        """Returns whether this process is a member, for what only members do, as an optimizer reduces gradients. False where
+        no process of the set is left in an elastic job.
+
+        Raises:
+            ValueError: the job does not know the set, so that each rank would go on by itself; or it is before init.
+        """
+        if self.process_set_id is None and not self.is_gone:
+            raise ValueError(
+                f"{self} is not known to the job, so its ranks would train without each other; pass it to "
+                "hvd.init(process_sets=[...]), or to hvd.add_process_set() on every rank, before"
+            )
+        return self.included()
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProcessSet):
             return NotImplemented

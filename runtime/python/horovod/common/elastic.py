@@ -9,7 +9,7 @@ import functools
 import queue
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -250,16 +250,18 @@ class ObjectState(State):
     """ObjectState is a state of plain objects: each keyword argument becomes an attribute, which the script reads and
     sets.
 
-    Saved by deep copy, and synchronised by broadcast from rank 0.
+    Saved by deep copy, and synchronised by broadcast from rank 0. Until the state is restored or taken over from another
+    rank, an attribute is the object that was given.
     """
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
         super().__init__(bcast_object, get_rank)
-        self._saved_state: Dict[str, Any] = dict(kwargs)
+        for name, value in kwargs.items():  # no copies: an object may belong to others of the script
+            setattr(self, name, value)
+        self._saved_state: Dict[str, Any] = self._copies(kwargs)
         # What attributes began with, of which nothing that was counted in training has been saved.
-        self._uncounted: Dict[str, Any] = dict(kwargs)
+        self._uncounted: Dict[str, Any] = dict(self._saved_state)
         self._counted: Set[str] = set()
-        self._set_attrs()
 
     def is_counted(self, name: str) -> bool:
         """Returns whether an attribute holds what was counted in training, and not what the script has begun with. The same
@@ -278,7 +280,11 @@ class ObjectState(State):
 
     def save(self) -> None:
         self._uncounted = self._still_uncounted()
-        self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
+        self._saved_state = self._copies(self._saved_state)
+
+    def _copies(self, names: Iterable[str]) -> Dict[str, Any]:
+        """Returns copies of these attributes, from which `_set_attrs` makes them again."""
+        return {name: copy.deepcopy(getattr(self, name)) for name in names}
 
     def restore(self) -> None:
         self._counted = set()

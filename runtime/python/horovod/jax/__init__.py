@@ -6,7 +6,8 @@
     optimizer = hvd.DistributedOptimizer(optax.adam(1e-3))
 
 Start it with `hvdrun -np 4 python script.py`. Without hvdrun a script is a job of one rank. Every operation works inside
-jax.jit, grad, vmap, scan and cond, and outside; jax.distributed is not needed, and does no harm.
+jax.jit, grad, vmap, scan and cond, and outside. jax.distributed is not needed. It does no harm but in elastic
+jobs, where JAX ends all ranks that have called jax.distributed.initialize when one of them dies.
 """
 
 import jax as _jax

@@ -18,7 +18,7 @@ _PATIENCE_S = 2.0
 _exit_registered = False
 
 
-def _wait_for_programs() -> None:
+def wait_for_programs() -> None:
     """JAX starts programs and goes on. One that other ranks count on must not be cancelled because the script is at its end."""
 
     def wait() -> None:
@@ -53,7 +53,7 @@ def shutdown() -> None:
     Operations that are pending then, here and on other ranks that need this one, fail.
     """
     if basics.is_initialized() and basics.size() > 1:
-        _wait_for_programs()
+        wait_for_programs()
     basics.shutdown()
     failed = _programs.replace_failed()
     if failed is not None:  # whether the script has seen it, JAX does not tell

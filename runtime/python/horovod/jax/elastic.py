@@ -17,16 +17,16 @@ horovod.torch.elastic says of restarted ranks holds here as well.
 
 import functools
 import re
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 import jax
 import numpy as np
 
 from horovod.common import _arrays, basics
 from horovod.common.elastic import ObjectState, run_fn
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, get_process_set_ids_and_ranks
-from horovod.jax import _programs, _pytrees
+from horovod.jax import _programs, _pytrees, _shutdown
 from horovod.jax.functions import is_key, values_of
 
 __all__ = ["JaxState", "check", "run"]
@@ -40,6 +40,34 @@ def job_error(error: BaseException) -> Any:
     return HorovodInternalError(found[2], int(found[1])) if found else None
 
 
+def _telling(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function, which raises HorovodInternalError where a compiled program has failed with one of ours."""
+
+    @functools.wraps(func)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return func(*args, **kwargs)
+        except jax.errors.JaxRuntimeError as error:
+            meant = job_error(error)
+            if meant is None:
+                raise
+            raise meant from error
+
+    return told
+
+
+def _place_of(leaf: Any) -> Optional[jax.sharding.Sharding]:
+    """Returns on which of this process's devices an array was put, and how it is divided; None where JAX has chosen."""
+    is_put = isinstance(leaf, jax.Array) and leaf.committed and leaf.is_fully_addressable
+    return leaf.sharding if is_put else None
+
+
+def _places_in(tree: Any) -> Dict[Any, Any]:
+    """Returns the place of each array of a tree, by its path in it and its shape."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {(jax.tree_util.keystr(path), leaf.shape): _place_of(leaf) for path, leaf in leaves if _is_array(leaf)}
+
+
 class _Array:
     """_Array says what an array is, beside its values: of NumPy, of JAX, or keys of jax.random of some kind."""
 
@@ -47,21 +75,27 @@ class _Array:
         self.is_numpy = isinstance(leaf, np.ndarray)
         self.key_impl = jax.random.key_impl(leaf) if is_key(leaf) else None
         values = values_of(leaf)
+        self.whole_shape = leaf.shape  # an array of keys has one dimension more in its values
         self.shape, self.dtype = values.shape, values.dtype
 
-    def make(self, values: np.ndarray) -> Any:
-        """Returns a new array of these values."""
+    def make(self, values: np.ndarray, place: Optional[jax.sharding.Sharding]) -> Any:
+        """Returns a new array of these values, at this place if there is one."""
         if self.is_numpy:
             return np.array(values)
-        made = jax.numpy.asarray(values)
-        return made if self.key_impl is None else jax.random.wrap_key_data(made, impl=self.key_impl)
+        if self.key_impl is not None:
+            values = jax.random.wrap_key_data(jax.numpy.asarray(values), impl=self.key_impl)
+        return jax.device_put(values, place)
 
 
 class _Saved:
     """_Saved is a copy of an array in the host's memory."""
 
     def __init__(self, leaf: Any) -> None:
-        self.array, self.values = _Array(leaf), np.array(values_of(leaf))
+        self.array, self.values, self.place = _Array(leaf), np.array(values_of(leaf)), _place_of(leaf)
+
+    def make(self) -> Any:
+        """Returns the array again."""
+        return self.array.make(self.values, self.place)
 
 
 def _is_array(leaf: Any) -> bool:
@@ -72,7 +106,9 @@ class JaxState(ObjectState):
     """What a training script consists of: `JaxState(params=params, opt_state=opt_state, epoch=0)`.
 
     Each argument is an attribute: a pytree with arrays and keys of jax.random, or any object. `commit` copies arrays to the
-    host, so that a program that was given them to overwrite (donated) may.
+    host, so that a program that was given them to overwrite (donated) may. An array that lies on some of this process's
+    devices, or is divided among them, does so again after a failure. A rank that comes has its arrays where its script
+    has put them.
 
     Raises:
         ValueError: an array lies on devices of several processes.
@@ -80,43 +116,60 @@ class JaxState(ObjectState):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(_arrays.broadcast_object, basics.rank, **kwargs)
-        self.save()
 
-    def save(self) -> None:
+    def _copies(self, names: Iterable[str]) -> Dict[str, Any]:
         def saved(leaf: Any) -> Any:
             return _Saved(leaf) if _is_array(leaf) else leaf
 
-        self._saved_state = {name: jax.tree.map(saved, getattr(self, name)) for name in self._saved_state}
-
-    def restore(self) -> None:
-        self._set_attrs()
+        return {name: jax.tree.map(saved, getattr(self, name)) for name in names}
 
     def _set_attrs(self) -> None:
         def made(leaf: Any) -> Any:
-            return leaf.array.make(leaf.values) if isinstance(leaf, _Saved) else leaf
+            return leaf.make() if isinstance(leaf, _Saved) else leaf
 
         for name, value in self._saved_state.items():
             setattr(self, name, jax.tree.map(made, value))
 
+    def check_host_updates(self) -> None:
+        """As State.check_host_updates. Before it interrupts, it waits for the programs that this process has started.
+
+        Leaving the job would cancel them, and the state that they give would be lost."""
+        try:
+            super().check_host_updates()
+        except HostsUpdatedInterrupt:
+            jax.block_until_ready([getattr(self, name) for name in self._saved_state])
+            _shutdown.wait_for_programs()  # the state may not need the results of some, such as a loss
+            raise
+
+    @_telling
     def sync(self) -> None:
         """Gives all ranks the state of the rank that has committed most; only those that do not have it receive it."""
         self._share(self._send)
 
     def _send(self, root: int, process_set: ProcessSet) -> None:
         is_root = basics.rank() == root
-        values = {name: getattr(self, name) for name in self._saved_state} if is_root else None
-        plan = jax.tree.map(lambda leaf: _Array(leaf) if _is_array(leaf) else leaf, values) if is_root else None
+        own = {name: getattr(self, name) for name in self._saved_state}
+        plan = jax.tree.map(lambda leaf: _Array(leaf) if _is_array(leaf) else leaf, own) if is_root else None
         plan = _arrays.broadcast_object(plan, root, "JaxState", process_set)
-        specs, form = jax.tree_util.tree_flatten(plan)
-        own = jax.tree_util.tree_leaves(values) if is_root else specs
-        places = [i for i, spec in enumerate(specs) if isinstance(spec, _Array)]
-        arrays = [values_of(own[i]) if is_root else np.empty(specs[i].shape, specs[i].dtype) for i in places]
-        if places:
-            for i, value in zip(places, _arrays.broadcast(arrays, [f"JaxState.{i}" for i in places], root, process_set)):
-                specs[i] = specs[i].make(value)
+        specs = [spec for spec in jax.tree_util.tree_leaves(plan) if isinstance(spec, _Array)]
+        leaves = [leaf for leaf in jax.tree_util.tree_leaves(own) if _is_array(leaf)] if is_root else []
+        arrays = [values_of(leaf) for leaf in leaves] if is_root else [np.empty(spec.shape, spec.dtype) for spec in specs]
+        names = [f"JaxState.{i}" for i in range(len(arrays))]
+        received = _arrays.broadcast(arrays, names, root, process_set) if arrays else []
         if not is_root:
-            for name, value in jax.tree_util.tree_unflatten(form, specs).items():
-                setattr(self, name, value)
+            self._take(plan, received, _places_in(own))
+
+    def _take(self, plan: Any, received: Iterable[np.ndarray], places: Dict[Any, Any]) -> None:
+        """Takes over the root's attributes: its plan, with the values of each array in order."""
+        values = iter(received)
+
+        def made(path: Any, spec: Any) -> Any:
+            if not isinstance(spec, _Array):
+                return spec
+            return spec.make(next(values), places.get((jax.tree_util.keystr(path), spec.whole_shape)))
+
+        for name, value in jax.tree_util.tree_map_with_path(made, plan).items():
+            setattr(self, name, value)
 
 
 def check(state: JaxState) -> List[str]:
@@ -160,14 +213,4 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
             between.
     """
 
-    @functools.wraps(func)
-    def told(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return func(*args, **kwargs)
-        except jax.errors.JaxRuntimeError as error:
-            meant = job_error(error)
-            if meant is None:
-                raise
-            raise meant from error
-
-    return run_fn(told, reset)
+    return run_fn(_telling(func), reset)

@@ -289,7 +289,7 @@ def make_allreduce_grads(
     def allreduce_grads(
         gradients: Sequence[Any], variables: Optional[Sequence[Any]] = None, use_generic_names: bool = False
     ) -> List[Any]:
-        if not process_set.included():  # ranks that are not of the set keep their own
+        if not process_set.takes_part():  # ranks that are not of the set keep their own
             return list(gradients)
         results = list(gradients)
         with tf.name_scope(name + "_Allreduce"):

@@ -36,7 +36,7 @@ class _DistributedGradientTape(tf.GradientTape):
         results = list(gradients)
         for i, gradient in zip(common, reduced):
             results[i] = gradient
-        if self._scale_local_gradients and self._process_set.included():
+        if self._scale_local_gradients and self._process_set.takes_part():
             for i, local in enumerate(is_local):
                 if local and results[i] is not None:
                     results[i] = scale_local(results[i], self._process_set.size())

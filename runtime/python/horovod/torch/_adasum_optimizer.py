@@ -50,7 +50,7 @@ class AdasumMixin(NamedMixin):
         process_set = self._hvd_process_set
         step = super().step
         self._hvd_note_step()
-        if not process_set.included() or process_set.size() == 1:
+        if not process_set.takes_part() or process_set.size() == 1:
             return step() if closure is None else step(closure)
         # All ranks combine the same parameters, with or without a gradient; a missing one counts as a change of zeros.
         parameters = [

@@ -84,7 +84,7 @@ class _DistributedOptimizer(NamedMixin):
         stay_out_of_compiled_code()
         process_set = settings.process_set
         # A single rank has nothing to reduce.
-        self._hvd_reduces = process_set.included() and (
+        self._hvd_reduces = process_set.takes_part() and (
             process_set.size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1"
         )
         self._hvd_name_parameters()
@@ -314,7 +314,7 @@ def _positions_of(
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     position = {p: i for i, p in enumerate(parameters)}
     order = [i for i, p in enumerate(parameters) if p.requires_grad]
-    if not groups or not process_set.included():
+    if not groups or not process_set.takes_part():
         return []
     if names and basics.restart_limit():
         # A rank that was started again makes its optimizer alone, so this must not communicate with the others.

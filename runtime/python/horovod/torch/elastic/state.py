@@ -116,7 +116,8 @@ class ModelStateHandler(StateHandler):
 
 
 class StateDictHandler(StateHandler):
-    """StateDictHandler handles any object with state_dict and load_state_dict: a learning rate scheduler, a GradScaler."""
+    """StateDictHandler handles any object with state_dict and load_state_dict: a learning rate scheduler, a GradScaler, an
+    average of the weights."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -204,7 +205,8 @@ _handler_registry: List[Tuple[type, type]] = [
 
 
 def get_handler_registry() -> List[Tuple[type, type]]:
-    """Returns pairs of a type and the StateHandler for its objects; the first that fits is used."""
+    """Returns pairs of a type and the StateHandler for its objects; the first that fits is used. Where none fits, an object
+    with state_dict and load_state_dict has a StateDictHandler."""
     return list(_handler_registry)
 
 
@@ -213,19 +215,27 @@ def set_handler_registry(registry: List[Tuple[type, type]]) -> None:
     _handler_registry[:] = registry
 
 
+def _has_state_dict(value: Any) -> bool:
+    """Returns whether it is an object that gives its state and takes it, as those of other projects do (timm's schedulers).
+    A copy of such a one would act on copies of what it was made for."""
+    methods = (getattr(value, name, None) for name in ("state_dict", "load_state_dict"))
+    return not isinstance(value, type) and all(callable(method) for method in methods)
+
+
 def _handler_of(value: Any) -> Optional[StateHandler]:
     for kind, handler in _handler_registry:
         if isinstance(value, kind):
             return handler(value)
-    return None
+    return StateDictHandler(value) if _has_state_dict(value) else None
 
 
 class TorchState(ObjectState):
     """TorchState is what a training script consists of: `TorchState(model=model, optimizer=optimizer, epoch=0,
     batch=0)`.
 
-    Each argument is an attribute. Models, optimizers, ElasticSamplers, learning rate schedulers and GradScalers are
-    saved, restored and synchronised by their state_dict, in place; everything else as an object.
+    Each argument is an attribute. Models, optimizers, ElasticSamplers, learning rate schedulers, GradScalers and all
+    other objects with state_dict and load_state_dict are saved, restored and synchronised by them, in place;
+    everything else as an object.
 
     Args:
         rng: True also restores this rank's random numbers, so that what is done again after a failure is done with the same
