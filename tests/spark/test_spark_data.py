@@ -116,6 +116,18 @@ def test_a_plain_scan_of_parquet_is_not_copied(spark, store, tmp_path):
         assert prepare(frame, store, columns=["two"], label_columns=["f"], **options).made
 
 
+def test_tables_of_a_catalog_with_partitions_are_copied(spark, store, tmp_path):
+    """Spark lists their files later than that of a plain scan."""
+    rows = spark.range(40).selectExpr("id", "float(id) as f", "id % 2 as part")
+    rows.write.option("path", str(tmp_path / "table")).partitionBy("part").saveAsTable("hvd_parts")
+    try:
+        for options in ({}, {"validation": 0.5}):
+            made = prepare(spark.table("hvd_parts"), store, columns=["id"], label_columns=["f"], **options)
+            assert made.made and made.train.rows + (made.validation.rows if options else 0) == 40
+    finally:
+        spark.sql("drop table hvd_parts")
+
+
 def test_an_equal_plan_is_copied_once_and_changed_files_again(spark, store, tmp_path):
     source = str(tmp_path / "source")
 

@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 import time
 
 import pytest
@@ -29,6 +30,19 @@ def test_results_come_in_rank_order_and_lines_are_tagged(spark, monkeypatch):
     assert {answer["FROM_ENV"] for answer in answers} == {"yes"}
     assert {answer["HOROVOD_TIMELINE"] for answer in answers} == {"/tmp/timeline-of-the-driver"}
     assert sorted(out.getvalue().splitlines()) == ["[0]<stdout>:hello from 0", "[1]<stdout>:hello from 1"]
+
+
+def test_ranks_have_the_modules_that_spark_was_given(spark, tmp_path, monkeypatch):
+    (tmp_path / "hvd_shipped.py").write_text("WORD = 'shipped'\n")
+    spark.sparkContext.addPyFile(str(tmp_path / "hvd_shipped.py"))
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "userFiles" not in path])  # as executors on other machines
+
+    def word():
+        import hvd_shipped
+
+        return hvd_shipped.WORD
+
+    assert horovod.spark.run(word, num_proc=2) == ["shipped"] * 2
 
 
 def test_output_that_cannot_be_written_is_refused_first(tmp_path):

@@ -1,5 +1,6 @@
 """Stores: which class a path gets, where things stand in it, and that its options never show. Needs no Spark."""
 
+import os
 import pathlib
 import pickle
 
@@ -70,6 +71,58 @@ def test_options_travel_and_never_show():
     with pytest.raises(ValueError, match="fsspec has no file system for nosuch://") as raised:
         missing.exists("nosuch://x/y")
     assert "SECRET" not in str(raised.value)
+
+
+def test_a_url_says_which_account_and_what_is_wrong_with_options_is_told(monkeypatch):
+    import fsspec
+
+    class Blobs(fsspec.AbstractFileSystem):
+        cachable = False
+
+        def __init__(self, account_name=None, **options):
+            super().__init__(**options)
+            if account_name is None:
+                raise ValueError("Must provide an account_name")
+            self.account_name = account_name
+
+        @staticmethod
+        def _get_kwargs_from_urls(url):
+            account = url.split("://")[1].partition("@")[2].partition(".")[0]
+            return {"account_name": account} if account else {}
+
+    fsspec.register_implementation("abfs", Blobs, clobber=True)
+    try:
+        assert Store.create("abfs://data@mine.dfs.core.windows.net/x").fs.account_name == "mine"
+        assert Store.create("abfs://data@mine.d/x", storage_options={"account_name": "other"}).fs.account_name == "other"
+        with pytest.raises(ValueError, match="abfs:// cannot be opened: Must provide an account_name; see storage_options"):
+            Store.create("abfs://data/x").fs
+    finally:
+        fsspec.registry._registry.pop("abfs")
+
+
+def test_hadoop_is_asked_for_its_classes(tmp_path, monkeypatch):
+    from horovod.spark.common import hdfs
+
+    program = tmp_path / "bin/hadoop"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ntest "$*" = "classpath --glob" && echo /opt/hadoop/a.jar:/opt/hadoop/b.jar\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("HADOOP_HOME", str(tmp_path))
+    monkeypatch.setenv("CLASSPATH", "/own.jar")
+    hdfs.find_classes()
+    assert os.environ["CLASSPATH"] == "/own.jar:/opt/hadoop/a.jar:/opt/hadoop/b.jar"
+    program.unlink()
+    hdfs.find_classes()
+    assert os.environ["CLASSPATH"].count("b.jar") == 1
+
+
+def test_a_score_that_is_no_number_is_not_the_best(tmp_path):
+    from horovod.spark.common.checkpoints import Checkpoints
+
+    checkpoints = Checkpoints(LocalStore(str(tmp_path / "store")), "r", 3)
+    for epoch, score in enumerate([float("nan"), 2.0, float("nan"), 1.0, 3.0]):
+        checkpoints.save(str(score).encode(), epoch, 0, score)
+    assert checkpoints.load("best") == b"1.0" and checkpoints.load() == b"3.0"
 
 
 def test_files_are_written_whole_and_found(tmp_path):

@@ -250,6 +250,20 @@ def test_cross_validation_with_two_fits_at_once(spark, frame, store):
     assert len(runs) == 5  # two for each fold, and the best on all rows
 
 
+def test_texts_of_which_a_function_makes_ids_are_tried_as_they_will_come(spark, store):
+    frame = spark.createDataFrame([("a b", 0), ("b c", 1)] * 16, "text string, label bigint")
+
+    def ids(rows):
+        return rows.assign(text=[[ord(word) - ord("a") for word in text.split()] for text in rows.text])
+
+    net = torch.nn.Sequential(torch.nn.Embedding(3, 4), torch.nn.Flatten(), torch.nn.Linear(8, 2))
+    weighted = torch.nn.CrossEntropyLoss(weight=torch.ones(2))  # neither takes floats
+    model = estimator(store, model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.5), loss=weighted, input_shapes=[[-1, 2]],
+                      feature_cols=["text"], transformation_fn=ids, epochs=5).fit(frame)  # fmt: skip
+    losses = [entry["train"]["loss"] for entry in model.getHistory()]
+    assert losses[-1] < losses[0]
+
+
 def test_validation_metrics_and_weights_are_reported(spark, frame, store):
     def right(output, label):
         return (output.argmax(1) == label).float().mean()

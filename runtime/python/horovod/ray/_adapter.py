@@ -3,7 +3,9 @@
 It lives in the driver's process, or in an actor where the driver is a Ray Client, which the cluster's hosts cannot call.
 """
 
+import concurrent.futures
 import contextlib
+import functools
 import threading
 from typing import Any, Dict, List, Optional
 
@@ -32,6 +34,23 @@ def settle(asked: List[Any], patience_s: float = _SETTLE_S) -> None:
             ray.get(each, timeout=patience_s)
         except Exception:
             pass  # a consequence of what is raised already
+
+
+def _on_agent_over(launched: Launched, first: threading.Lock, agent: "concurrent.futures.Future[Any]") -> None:
+    """Tells hvdrun when the first actor is gone, or its agent cannot do its work. Called on a thread of Ray's.
+
+    Args:
+        first: whoever has locked it tells.
+    """
+    error = agent.exception()
+    if error is not None and first.acquire(blocking=False):
+        threading.Thread(target=_tell_of_agent, args=(launched, error), name="hvd-ray-agents", daemon=True).start()
+
+
+def _tell_of_agent(launched: Launched, error: BaseException) -> None:
+    # Where hvdrun has a connection to the agents, it knows by itself which rank this has met.
+    launched.join(AGENTS_WORD_S)
+    launched.tell(f"an actor of Ray has ended: {reason_of(error)}")
 
 
 class Adapter:
@@ -120,22 +139,10 @@ class Adapter:
         seats = self._params.ranks // len(self._actors)
         agents = [actor.run_agents.options(concurrency_group="agents").remote(order, number * seats)
                   for number, actor in enumerate(self._actors)]  # fmt: skip
-        threading.Thread(target=self._watch, args=(self._launched, agents), name="hvd-ray-agents", daemon=True).start()
-
-    @staticmethod
-    def _watch(launched: Launched, agents: List[Any]) -> None:
-        """Tells hvdrun when an actor is gone, or its agent cannot do its work."""
-        # After ray.shutdown(), which may come at any time, Ray's functions would start another one. What they wrap would not.
-        wait, get = (getattr(function, "__wrapped__", function) for function in (ray.wait, ray.get))
-        while agents:
-            try:
-                done, agents = wait(agents, num_returns=1)
-                get(done)
-            except Exception as error:
-                # Where hvdrun has a connection to the agents, it knows by itself which rank this has met.
-                launched.join(AGENTS_WORD_S)
-                launched.tell(f"an actor of Ray has ended: {reason_of(error)}")
-                return
+        # No thread waits within Ray: when that is shut down, which may be at any time, the wait would crash.
+        first = threading.Lock()
+        for agent in agents:
+            agent.future().add_done_callback(functools.partial(_on_agent_over, self._launched, first))
 
     def ask(self, kind: str, payload: bytes, ranks: int, logs: Any = None) -> List[Any]:
         """References to what the first `ranks` ranks will return, in rank order. What they log goes into the queue `logs`."""

@@ -5,6 +5,7 @@ itself.
 """
 
 import os
+import sys
 from typing import Any, Dict, List, Union
 
 from horovod.runner._agent import JoinOrder, Order, Starter
@@ -43,9 +44,20 @@ def gpu_addresses() -> List[str]:
     return list(resources["gpu"].addresses) if "gpu" in resources else []
 
 
+def _shipped_modules() -> List[str]:
+    """Where the files of --py-files and addPyFile() are on this host, which Spark tells its workers' sys.path alone."""
+    from pyspark import SparkFiles
+
+    root = SparkFiles.getRootDirectory()
+    return [path for path in sys.path if root and (path == root or path.startswith(root + os.sep))]
+
+
 def environment_of_ranks() -> Dict[str, str]:
     """This worker's environment as ranks may have it, in a task."""
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_RANKS}
+    shipped = _shipped_modules()
+    if shipped:
+        environment["PYTHONPATH"] = os.pathsep.join([*shipped, *filter(None, [environment.get("PYTHONPATH")])])
     gpus = gpu_addresses()
     if gpus:
         environment[GPUS] = ",".join(gpus)

@@ -7,8 +7,14 @@ reads the marker finds a whole file, also when the writer was killed.
 """
 
 import json
+import math
 import posixpath
 from typing import Any, Dict, List, Optional
+
+
+def _number(score: Optional[float]) -> Optional[float]:
+    """The score; None where it is not a number, than which nothing is better."""
+    return None if score is None or math.isnan(score) else score
 
 
 class Checkpoints:
@@ -55,8 +61,8 @@ class Checkpoints:
         name = f"{self._name}.e{epoch:05}.s{step:07}"
         self._store.write(self._path(name), content)
         kept: List[str] = [*(other for other in marker.get("kept", []) if other != name), name]
-        best, best_score = marker.get("best"), marker.get("score")
-        if score is not None and (best_score is None or score < best_score):
+        best, best_score = marker.get("best"), _number(marker.get("score"))
+        if _number(score) is not None and (best_score is None or score < best_score):
             best, best_score = name, score
         gone = [other for other in kept[: -self._keep] if other != best]
         kept = [other for other in kept if other not in gone]

@@ -1,11 +1,29 @@
 """Hadoop's file system for a store: fsspec's, over pyarrow's libhdfs, with the one method that Horovod's programs call too."""
 
+import os
 import shutil
+import subprocess
 from typing import Any
 
 from fsspec.implementations.arrow import HadoopFileSystem
 
 _PIECE_BYTES = 1 << 20
+# Hadoop's script starts Java.
+_CLASSPATH_S = 60.0
+
+
+def find_classes() -> None:
+    """Has libhdfs find Hadoop's classes: it reads CLASSPATH, which few set. Where that names none they are asked of Hadoop."""
+    before = os.environ.get("CLASSPATH", "")
+    home = os.environ.get("HADOOP_HOME")
+    program = os.path.join(home, "bin", "hadoop") if home else shutil.which("hadoop")
+    if "hadoop" in before or program is None:
+        return
+    try:
+        told = subprocess.run([program, "classpath", "--glob"], capture_output=True, text=True, timeout=_CLASSPATH_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return  # what libhdfs says will tell
+    os.environ["CLASSPATH"] = ":".join(filter(None, [before, told.stdout.strip()]))
 
 
 class HdfsFiles(HadoopFileSystem):

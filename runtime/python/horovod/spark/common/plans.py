@@ -8,6 +8,8 @@ from typing import Any, List, Optional, Sequence
 from urllib.parse import unquote
 
 _FROM_HADOOP = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs"}
+# Not that of Delta's tables, whose class says of itself that it is Parquet, too.
+_PLAIN_FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _STEADY = ("LocalRelation", "LogicalRDD", "Range", "OneRowRelation")
 
 
@@ -29,7 +31,7 @@ def plain_parquet(frame: Any, names: Sequence[str]) -> Optional[List[str]]:
             return None
         node = node.child()
     relation = _files_of(node)
-    if relation is None or relation.fileFormat().toString() != "Parquet":
+    if relation is None or relation.fileFormat().getClass().getName() != _PLAIN_FORMAT or not _is_listed(relation):
         return None
     stored = set(relation.dataSchema().fieldNames())
     if not set(names) <= stored or set(names) & set(relation.partitionSchema().fieldNames()):
@@ -43,6 +45,12 @@ def _files_of(leaf: Any) -> Any:
         return None
     relation = leaf.relation()
     return relation if _name(relation) == "HadoopFsRelation" else None
+
+
+def _is_listed(relation: Any) -> bool:
+    """Whether Spark has listed all files of the relation, which are the data. A catalog's partitions are listed later, and of
+    Delta's files only a log says which rows count."""
+    return _name(relation.location()) == "InMemoryFileIndex"
 
 
 def to_fsspec(url: str) -> str:
@@ -59,7 +67,7 @@ def sources(frame: Any) -> Optional[str]:
     said = []
     for leaf in _items(frame._jdf.queryExecution().analyzed().collectLeaves()):
         relation = _files_of(leaf)
-        if relation is not None:
+        if relation is not None and _is_listed(relation):
             said.append(relation.location().allFiles().mkString(","))
         elif _name(leaf) not in _STEADY:
             return None

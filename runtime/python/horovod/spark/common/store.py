@@ -131,17 +131,26 @@ class AbstractFilesystemStore(Store):
             try:
                 self._fs = self._get_filesystem_fn()()
             except (ImportError, ValueError) as error:
-                raise ValueError(
-                    f"{self!r}: fsspec has no file system for {self.protocol}:// here ({error}); install the package "
-                    "that brings it (s3fs, gcsfs, adlfs, ...) on the driver and on the executors"
-                ) from error
+                if isinstance(error, ImportError) or not self._is_known():
+                    raise ValueError(
+                        f"{self!r}: fsspec has no file system for {self.protocol}:// here ({error}); install the package "
+                        "that brings it (s3fs, gcsfs, adlfs, ...) on the driver and on the executors"
+                    ) from error
+                raise ValueError(f"{self!r}: {self.protocol}:// cannot be opened: {error}; see storage_options") from error
         return self._fs
 
     def _get_filesystem_fn(self) -> Callable[[], Any]:
         """A function that opens the file system."""
         import fsspec
 
-        return functools.partial(fsspec.filesystem, self.protocol, **self.storage_options)
+        # A URL may say more than a path: abfs://container@account.dfs.core.windows.net names the account.
+        said = fsspec.get_filesystem_class(self.protocol)._get_kwargs_from_urls(self.prefix_path)
+        return functools.partial(fsspec.filesystem, self.protocol, **{**said, **self.storage_options})
+
+    def _is_known(self) -> bool:
+        import fsspec
+
+        return self.protocol in fsspec.available_protocols()
 
     def get_filesystem(self) -> Any:
         return self.fs
@@ -336,6 +345,7 @@ class HDFSStore(AbstractFilesystemStore):
     def _get_filesystem_fn(self) -> Callable[[], Any]:
         from horovod.spark.common import hdfs
 
+        hdfs.find_classes()
         return functools.partial(hdfs.HdfsFiles, **self.storage_options)
 
     def _send(self, local: str, remote: str) -> None:

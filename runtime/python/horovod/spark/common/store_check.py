@@ -109,12 +109,20 @@ def look_from_executor(store: Any, folder: str, word: str) -> str:
                 f"the executor on {here} cannot import {module}, which reads the data ({error}); pip install it there"
             )
     try:
-        is_same = store.read_text(f"{folder}/driver") == word
+        store.get_filesystem()
+    except ValueError as error:  # which package is missing
+        return f"the executor on {here}: {error}"
+    try:
+        reason = None if store.read_text(f"{folder}/driver") == word else ""
     except Exception as error:
-        is_same = False
-        reason = f": {type(error).__name__}"
-    else:
-        reason = ""
-    if is_same:
-        return ""
-    return f"{store!r}: the executor on {here} does not see what the driver has written there{reason}; {_advice(store)}"
+        reason = f": {type(error).__name__}: {error}"
+    if reason is not None:
+        return f"{store!r}: the executor on {here} does not see what the driver has written there{reason}; {_advice(store)}"
+    try:
+        store.write_text(f"{folder}/{uuid.uuid4().hex}", word)
+    except Exception as error:
+        return (
+            f"{store!r}: the executor on {here} cannot write there, as rank 0 does its checkpoints: {type(error).__name__}: "
+            f"{error}; {_advice(store)}"
+        )
+    return ""

@@ -119,13 +119,13 @@ class TorchEstimator(CheckpointedEstimator):
 
     def _plan(self, common: Dict[str, Any]) -> train.Plan:
         return train.Plan(
-            **common, model=copy.deepcopy(self.getModel()), callbacks=list(self.getCallbacks() or []),
+            **common, model=copy.deepcopy(self.getModel()).cpu(), callbacks=list(self.getCallbacks() or []),
             input_shapes=self.getInputShapes(), label_shapes=self._shapes_of_labels(), logger=self.getLogger(),
             log_every=self.getLogEveryNSteps(), profiler=self.getProfiler(), trainer_args=dict(self.getTrainerArgs() or {}),
         )  # fmt: skip
 
     def _try(self, plan: train.Plan) -> None:
-        plan.casts = trial.casts_of_features(plan)
+        plan.casts = trial.casts_of_features(plan, self.getStore())
 
     def _published(self, model: TorchModel, checkpoint: bytes) -> Tuple[bytes, str]:
         return opened(checkpoint)["lightning"].numpy().tobytes(), ".ckpt"

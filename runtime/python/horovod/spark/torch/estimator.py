@@ -95,6 +95,9 @@ class TorchEstimator(CheckpointedEstimator):
         # Both are copied in one call, so the copied optimizer works on the copied model. The caller's own are never
         # changed.
         model, optimizer = copy.deepcopy((self.getModel(), self.getOptimizer()))
+        model.cpu()  # the ranks may have no GPU, or another one
+        if optimizer.state:
+            optimizer.load_state_dict(optimizer.state_dict())  # which follows the parameters
         return train.Plan(
             **common, model=model, optimizer=optimizer, losses=_listed(self.getLoss()),
             loss_constructors=_listed(self.getLossConstructors()),
@@ -106,7 +109,7 @@ class TorchEstimator(CheckpointedEstimator):
         )  # fmt: skip
 
     def _try(self, plan: train.Plan) -> None:
-        plan.casts = trial.casts_of(plan)
+        plan.casts = trial.casts_of(plan, self.getStore())
 
     def get_model_class(self) -> type:
         return TorchModel

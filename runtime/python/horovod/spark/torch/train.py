@@ -81,18 +81,25 @@ class Trainer:
         self._model.to(self._device)
         if plan.resume is not None:
             self._continue_from(plan.resume, optimizer)
+        elif optimizer.state:
+            optimizer.load_state_dict(optimizer.state_dict())  # which follows the parameters to their device
         optimizers.multiply_rate(optimizer, hvd.size())
         self._optimizer = hvd.DistributedOptimizer(
             optimizer, named_parameters=self._model.named_parameters(),
             compression=plan.compression or hvd.Compression.none, backward_passes_per_step=plan.backward_passes,
         )  # fmt: skip
-        self._losses = [make(**vars(plan)) for make in plan.loss_constructors] or list(plan.losses)
+        self._losses = self._on_device([make(**vars(plan)) for make in plan.loss_constructors] or plan.losses)
+        self._metrics = [self._on_device(group) for group in plan.metrics]
         self._batches = Batches(plan, plan.casts, self._device)
         self._data = data
         self._checkpoints = Checkpoints(store, plan.run_id, plan.keep_checkpoints)
         self._match = match_of(plan)
         self._minibatch = self._default_minibatch if plan.minibatch is None else _of_seven(plan.minibatch, plan.backward_passes)
         self._passes = 0
+
+    def _on_device(self, functions: Sequence[Any]) -> List[Any]:
+        """Those that are modules may hold tensors, as the weights of classes."""
+        return [function.to(self._device) if isinstance(function, torch.nn.Module) else function for function in functions]
 
     def _continue_from(self, state: Dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
         try:
@@ -132,7 +139,7 @@ class Trainer:
             print(what, flush=True)
 
     def _sums(self) -> Sums:
-        return Sums(self._plan.metrics, self._plan.label_cols, self._device)
+        return Sums(self._metrics, self._plan.label_cols, self._device)
 
     def _averages(self, sums: Sums) -> Dict[str, Any]:
         return sums.averages(lambda values: hvd.allreduce(values, op=hvd.Sum, name="estimator.sums"))

@@ -11,38 +11,53 @@ import numpy
 import torch
 
 from horovod.spark.common import schema
+from horovod.spark.common.reader import Reader
 from horovod.spark.torch.batches import Batches, Casts, Features, match_of
 from horovod.spark.torch.losses import total_loss
 
 _CPU = torch.device("cpu")
 
 
-def casts_of(plan: Any) -> Casts:
+def casts_of(plan: Any, store: Any) -> Casts:
     """How values are made tensors. ValueError: the model or the loss does not take these columns."""
     if plan.transform is None and plan.minibatch is None:
         return _tried(plan, schema.zeros(plan.data.train.columns, plan.columns))
-    try:  # functions of the user's own may have reasons to refuse zeros
-        batch = schema.zeros(plan.data.train.columns, plan.columns)
-        return _tried(plan, batch if plan.transform is None else plan.transform(batch))
-    except Exception:
-        return Casts()
+    # Functions of the user's own may have reasons to refuse zeros, and bytes and texts have none.
+    for make in (_zeros, _first_rows):
+        try:
+            return _tried(plan, make(plan, store))
+        except Exception:
+            continue
+    return Casts()
 
 
-def casts_of_features(plan: Any) -> Casts:
+def _zeros(plan: Any, _: Any) -> Dict[str, numpy.ndarray]:
+    batch = schema.zeros(plan.data.train.columns, plan.columns)
+    return batch if plan.transform is None else plan.transform(batch)
+
+
+def _first_rows(plan: Any, store: Any) -> Dict[str, numpy.ndarray]:
+    """Two rows of the data, as the transform makes them."""
+    with Reader(plan.data.train, store, rank=0, size=1, batch=2, shuffle=False, pool=1, ahead=0, columns=plan.columns,
+                transform=plan.transform) as reader:  # fmt: skip
+        return next(reader.epoch(0))
+
+
+def casts_of_features(plan: Any, store: Any) -> Casts:
     """As casts_of(), of a model that compares its outputs with the labels itself."""
-    try:
-        batch = schema.zeros(plan.data.train.columns, plan.columns)
-        batch = batch if plan.transform is None else plan.transform(batch)
-        return Casts(_try_features(copy.deepcopy(plan.model).cpu().eval(), plan, batch), labels=False)
-    except Exception:
-        if plan.transform is None:
-            raise
-        return Casts()  # a function of the user's own may have reasons to refuse zeros
+    for make in (_zeros, _first_rows):
+        try:
+            return Casts(_try_features(copy.deepcopy(plan.model).cpu().eval(), plan, make(plan, store)), labels=False)
+        except Exception:
+            if plan.transform is None:
+                raise
+    return Casts()
 
 
 def _tried(plan: Any, batch: Dict[str, numpy.ndarray]) -> Casts:
     model = copy.deepcopy(plan.model).cpu().eval()
     losses = [make(**vars(plan)) for make in plan.loss_constructors] or list(plan.losses)
+    losses = [copy.deepcopy(loss).cpu() if isinstance(loss, torch.nn.Module) else loss for loss in losses]
     features_as_float = _try_features(model, plan, batch)
     return Casts(features_as_float, _try_labels(model, plan, batch, features_as_float, losses))
 
