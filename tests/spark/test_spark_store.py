@@ -73,8 +73,9 @@ def test_options_travel_and_never_show():
     assert "SECRET" not in str(raised.value)
 
 
-def test_a_url_says_which_account_and_what_is_wrong_with_options_is_told(monkeypatch):
+def test_a_url_says_which_account_and_what_is_wrong_with_options_is_told():
     import fsspec
+    from fsspec.registry import _registry
 
     class Blobs(fsspec.AbstractFileSystem):
         cachable = False
@@ -97,7 +98,7 @@ def test_a_url_says_which_account_and_what_is_wrong_with_options_is_told(monkeyp
         with pytest.raises(ValueError, match="abfs:// cannot be opened: Must provide an account_name; see storage_options"):
             Store.create("abfs://data/x").fs
     finally:
-        fsspec.registry._registry.pop("abfs")
+        _registry.pop("abfs")
 
 
 def test_hadoop_is_asked_for_its_classes(tmp_path, monkeypatch):
