@@ -120,14 +120,18 @@ EngineFailure srun_failure(std::string_view output) {
   return found == kSigns.end() ? EngineFailure{} : EngineFailure{found->code, found->advice};
 }
 
-std::string slurm_end_reason(std::string_view line) {
+EndReason slurm_end_reason(std::string_view line) {
   const auto has = [line](std::string_view words) { return line.find(words) != std::string_view::npos; };
   // Slurm's two ways to watch the memory: its own count of a step's, and the kernel's limit.
   if (has("memory limit") || has("oom_kill") || has("oom-kill") || has("OOM Killed")) {
-    return std::string(line) + "; ask Slurm for more memory, as in --mem=64G";
+    return {std::string(line) + "; ask Slurm for more memory, as in --mem=64G", true};
   }
-  const bool is_end = (has("*** STEP ") && (has(" CANCELLED AT ") || has(" FAILED "))) || has("Node failure on ");
-  return is_end ? std::string(line) + "; scontrol show job says more" : "";
+  // Every node of the step says this line, also those that had no part in it.
+  const bool is_step_end = has("*** STEP ") && (has(" CANCELLED AT ") || has(" FAILED "));
+  const bool is_node = has("Node failure on ");
+  return is_step_end || is_node
+             ? EndReason{std::string(line) + "; scontrol show job says more", is_node || has(" DUE TO ")}
+             : EndReason{};
 }
 
 }  // namespace hvd::launch

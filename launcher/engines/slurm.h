@@ -21,7 +21,7 @@ EngineCommand srun_command(const Placement& placement, const StepOptions& option
 
 EngineFailure srun_failure(std::string_view output);
 
-// Returns what a line of srun's says of why Slurm ends the step, with what to try; empty: it says nothing of that.
-std::string slurm_end_reason(std::string_view line);
+// Returns what a line of srun's says of why Slurm ends the step.
+EndReason slurm_end_reason(std::string_view line);
 
 }  // namespace hvd::launch

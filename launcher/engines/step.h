@@ -21,6 +21,18 @@ struct StepOptions {
   std::string node_gpus;                 // what it asks for on each node, as in "a100:8"; empty: what it gets unasked
 };
 
+// EndReason is what a batch system says of why it ends the agents of a step.
+struct EndReason {
+  std::string text;          // its line, with what to try; empty: it says nothing of that
+  bool names_cause = false;  // otherwise it says only that the step ends, and another node's line may say why
+
+  // Whether it is worth more than what was said before. Of two that say as much the first counts.
+  [[nodiscard]] bool says_more_than(const EndReason& earlier) const {
+    return !text.empty() && (earlier.text.empty() || (names_cause && !earlier.names_cause));
+  }
+  friend bool operator==(const EndReason&, const EndReason&) = default;
+};
+
 struct StepKind {
   std::string engine;      // "Slurm": in messages
   std::string nodes_from;  // "SLURM_JOB_NODELIST", which names the job's nodes
@@ -28,9 +40,8 @@ struct StepKind {
   bool chooses_nodes = false;
   // One agent on each node of the placement; they call at the place.
   EngineCommand (*command)(const Placement&, const StepOptions&, const CallPlace&, const CallKey&) = nullptr;
-  // Returns what a line of the command's says of why the batch system ends the agents; empty: it says nothing of that.
-  // Null: no line ever does.
-  std::string (*end_reason)(std::string_view line) = nullptr;
+  // Reads a line of the command's. Null: no line ever says why the batch system ends the agents.
+  EndReason (*end_reason)(std::string_view line) = nullptr;
   // What is said where it has ended them and no line says why; empty: nothing.
   std::string told_to_end;
   // Tells the user what to ask for where the agents count fewer GPUs than the job has; null: they always count all.

@@ -79,8 +79,11 @@ Result<void> StepGang::start(const JobSpec& job) {
 }
 
 void StepGang::take_line(const std::string& line) {
-  if (end_reason_.empty() && kind_.end_reason != nullptr) {
-    end_reason_ = kind_.end_reason(line);  // the first counts, since the others follow from it
+  if (kind_.end_reason != nullptr) {
+    EndReason reason = kind_.end_reason(line);
+    if (reason.says_more_than(end_reason_)) {
+      end_reason_ = std::move(reason);
+    }
   }
   if (is_finishing_) {
     log_.write(LogLevel::kDebug, line);
@@ -100,7 +103,9 @@ void StepGang::finish(bool is_whole) {
   if (!step_->is_running()) {
     return;
   }
-  const TimerId timer = loop().after(is_whole ? kStepEnd : kBrokenStepEnd, [this] { loop().stop(); });
+  // A step that is ended on all nodes ends by itself, and the line that says why may be the last.
+  const bool ends_soon = is_whole || (!end_reason_.text.empty() && !end_reason_.names_cause);
+  const TimerId timer = loop().after(ends_soon ? kStepEnd : kBrokenStepEnd, [this] { loop().stop(); });
   if (const auto ran = loop().run(); !ran.ok()) {
     log_.write(LogLevel::kDebug, ran.error().message());
   }
@@ -109,7 +114,8 @@ void StepGang::finish(bool is_whole) {
 
 std::string StepGang::last_words(bool was_told_to_end) const {
   // Where the ranks end at once, the command has often ended before it could say anything.
-  const std::string reason = !end_reason_.empty() || !was_told_to_end ? end_reason_ : kind_.told_to_end;
+  const bool is_known = !end_reason_.text.empty() || !was_told_to_end;
+  const std::string& reason = is_known ? end_reason_.text : kind_.told_to_end;
   return reason.empty() ? "" : kind_.engine + "'s job " + job_ + ": " + reason;
 }
 

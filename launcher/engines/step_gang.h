@@ -43,7 +43,7 @@ class StepGang final : public Gang {
   bool is_finishing_ = false;
   TimerId quick_start_ = 0;  // while it runs, the command's lines are held
   std::vector<std::string> held_lines_;
-  std::string end_reason_;
+  EndReason end_reason_;
 };
 
 // Where the ranks are, once all agents have said on which node each is (ReadyMessage::host_name). `slots_are_gpus`:

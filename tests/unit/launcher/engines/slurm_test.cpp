@@ -72,22 +72,40 @@ TEST_CASE("what srun says becomes a code and an advice") {
 TEST_CASE("why Slurm ends a step is read from what srun says") {
   for (const char* line :
        {"slurmstepd-n1: error: *** STEP 4.0 ON n1 CANCELLED AT 2026-11-27T07:12:35 DUE TO TIME LIMIT ***",
-        "slurmstepd-n1: error: *** STEP 4.0 ON n1 FAILED (non-zero exit code or other failure mode) ***",
         "srun: error: Node failure on n4"}) {
     CAPTURE(line);
-    CHECK(slurm_end_reason(line) == std::string(line) + "; scontrol show job says more");
+    CHECK(slurm_end_reason(line) == EndReason{std::string(line) + "; scontrol show job says more", true});
+  }
+  for (const char* line :
+       {"slurmstepd-n1: error: *** STEP 4.0 ON n1 CANCELLED AT 2026-11-27T07:12:35 ***",
+        "slurmstepd-n1: error: *** STEP 4.0 ON n1 FAILED (non-zero exit code or other failure mode) ***"}) {
+    CAPTURE(line);
+    CHECK(slurm_end_reason(line) == EndReason{std::string(line) + "; scontrol show job says more", false});
   }
   for (const char* line : {"slurmstepd-n2: error: StepId=4.0 exceeded memory limit (18 > 10), being killed",
                            "slurmstepd: error: Detected 1 oom_kill event in StepId=4.0. Some of the step tasks have "
                            "been OOM Killed.",
                            "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=4.0."}) {
     CAPTURE(line);
-    CHECK(slurm_end_reason(line) == std::string(line) + "; ask Slurm for more memory, as in --mem=64G");
+    CHECK(slurm_end_reason(line) ==
+          EndReason{std::string(line) + "; ask Slurm for more memory, as in --mem=64G", true});
   }
   for (const char* line : {"srun: got SIGCONT", "srun: Job step aborted: Waiting up to 32 seconds", ""}) {
     CAPTURE(line);
-    CHECK(slurm_end_reason(line).empty());
+    CHECK(slurm_end_reason(line) == EndReason{});
   }
+}
+
+TEST_CASE("the node that says why Slurm ends a step is believed, whichever node speaks first") {
+  const EndReason nothing;
+  const EndReason ended{"*** STEP 4.0 ON n1 CANCELLED ***", false};
+  const EndReason memory{"exceeded memory limit", true};
+  CHECK(ended.says_more_than(nothing));
+  CHECK(memory.says_more_than(ended));
+  CHECK_FALSE(ended.says_more_than(memory));
+  CHECK_FALSE(ended.says_more_than(ended));
+  CHECK_FALSE(memory.says_more_than(EndReason{"Node failure on n4", true}));
+  CHECK_FALSE(nothing.says_more_than(nothing));
 }
 
 TEST_CASE("ranks are placed by the nodes' names, in whatever order the agents count") {
