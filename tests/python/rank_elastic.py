@@ -11,9 +11,11 @@ import subprocess
 import sys
 
 import torch
+import torch.distributed as dist
 from rank_side import report
 
 import horovod.torch as hvd
+import horovod.torch.backend  # noqa: F401
 from horovod.common import basics
 
 KIND, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -43,20 +45,30 @@ ENDS = {  # kind: {(rank as started, step): how}; a step after no commit, which 
     "one_after_the_other": {(1, 3): kill, (0, 7): kill, (2, 9): fail},
     "no_commit": {(1, 3): kill},
     "meeting": {(1, 5): kill},
+    "parallel": {(1, 5): kill},
 }
+
+
+def parallel(model):
+    """The model under DistributedDataParallel, in a group of the job as it is now."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    dist.init_process_group("hvd", store=dist.HashStore(), rank=hvd.rank(), world_size=hvd.size())
+    return torch.nn.parallel.DistributedDataParallel(model)
 
 
 def train_all():
     model = torch.nn.Linear(3, 1)
-    optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), named_parameters=model.named_parameters(), groups=1
-    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    if KIND != "parallel":
+        optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), groups=1)
     state = hvd.elastic.TorchState(model, optimizer, step=0, seen=[])
     begun = []
 
     @hvd.elastic.run
     def train(state):
         begun.append(state.step)
+        trained = parallel(model) if KIND == "parallel" else model
         # A layer with the same names, whose optimizer is made anew each time that ranks have met.
         judge = torch.nn.Linear(3, 1)
         second = hvd.DistributedOptimizer(torch.optim.SGD(judge.parameters(), lr=0.1), judge.named_parameters())
@@ -67,7 +79,7 @@ def train_all():
             optimizer.zero_grad()
             second.zero_grad()
             x = torch.full((2, 3), 0.1 * state.step + 1)
-            (model(x).square().mean() + judge(x).square().mean()).backward()
+            (trained(x).square().mean() + judge(x).square().mean()).backward()
             optimizer.step()
             second.step()
             state.seen.append(state.step)

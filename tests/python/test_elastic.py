@@ -48,6 +48,7 @@ def weight(tmp_path_factory):
         ("one_after_the_other", [2, 6, 8], ["1", "0", "2"], ["--elastic-restarts", 5, "-H", "localhost:2,elsewhere:1"]),
         ("no_commit", [0], ["1"], ["--elastic-restarts", 5]),
         ("meeting", [4], ["1", "1"], ["--elastic-restarts", 5]),
+        ("parallel", [4], ["1"], ["--elastic-restarts", 5]),
     ],
 )
 def test_training_goes_on_with_restarted_ranks(tmp_path, weight, kind, begun, ended, flags):

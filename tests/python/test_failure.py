@@ -6,6 +6,9 @@ import re
 import pytest
 from ranks import run_ranks
 
+from horovod.common import _failure, _lib
+from horovod.common.exceptions import HorovodInternalError
+
 SCRIPT = pathlib.Path(__file__).parent / "rank_failure.py"
 
 
@@ -25,6 +28,19 @@ def test_when_a_rank_ends_distributed_data_parallel_says_which_and_does_not_cras
         assert outcome.codes[rank] == 0, outcome.output
         for text in outcome.reports[rank]:
             assert re.search(r"\brank 1\b", text), f"the text names the rank: {text}"
+
+
+def test_what_a_failed_collective_has_caused_is_known_by_its_chain_and_by_the_mark_in_its_text():
+    lost = HorovodInternalError("rank 1 is gone", _lib.LOST_PEER)
+    wrapped = ValueError("the batch is bad")
+    wrapped.__cause__ = lost
+    by_text = RuntimeError(f"compiled code failed: {_failure.marked(lost)}")
+    for error in (lost, wrapped, by_text):
+        assert str(_failure.job_error(error)) == "rank 1 is gone" and _failure.follows(error)
+    refused = HorovodInternalError("the job was left", _lib.CANCELLED)
+    assert _failure.job_error(_failure.marked(refused)).status == _lib.CANCELLED and not _failure.follows(refused)
+    other = ValueError("[hvd 7] is a text of the script's own")
+    assert _failure.job_error(other) is None and _failure.marked(other) is other
 
 
 @pytest.mark.parametrize("kind", ["interrupt", "interrupt_future"])

@@ -23,8 +23,11 @@ _EXIT_CODE_INTERRUPTED = 130
 # below.
 _PROGRAM_FRAMES = ("<module>", "_run_module_as_main", "_bootstrap")
 
-# libhvd's status in the text of an error in a compiled program.
-_STATUS = re.compile(r"\[hvd (\d+)\]")
+# libhvd's status in the text of an error that has gone through compiled code, and what follows it.
+_STATUS = re.compile(r"\[hvd (\d+)\] ?(.*)", re.S)
+
+# The packages whose compiled code fails with errors of its own.
+_COMPILED = ("jax", "jaxlib", "tensorflow", "torch")
 
 _owner: Optional[int] = None  # the process that is watched; its forks are not the rank
 _told: Optional[BaseException] = None
@@ -115,14 +118,32 @@ def _line_of(error: BaseException, trace: Any) -> str:
     return line
 
 
+def job_error(error: BaseException) -> Optional[HorovodInternalError]:
+    """Returns the failure of a collective that caused it: it was raised as such, or from one, or while one was handled."""
+    return next(_job_errors(error), None)
+
+
 def is_of_job(error: BaseException) -> bool:
     """Returns whether a collective's failure caused it."""
-    return any(_status_of(each) is not None for each in _chain(error))
+    return job_error(error) is not None
 
 
 def follows(error: BaseException) -> bool:
-    """Returns whether another rank's end caused it: it was raised as such, or while such an exception was handled."""
-    return any(_status_of(each) in (_lib.LOST_PEER, _lib.UNREACHABLE) for each in _chain(error))
+    """Returns whether another rank's end caused it."""
+    return any(each.status in (_lib.LOST_PEER, _lib.UNREACHABLE) for each in _job_errors(error))
+
+
+def marked(error: BaseException) -> BaseException:
+    """Returns an error for compiled code, which passes only its text on: `job_error` then finds in it what it was."""
+    is_ours = isinstance(error, HorovodInternalError)
+    return HorovodInternalError(f"[hvd {error.status}] {error}", error.status) if is_ours else error
+
+
+def _job_errors(error: BaseException) -> Iterator[HorovodInternalError]:
+    for each in _chain(error):
+        found = _meant_by(each)
+        if found is not None:
+            yield found
 
 
 def _chain(error: Optional[BaseException]) -> Iterator[BaseException]:
@@ -134,16 +155,17 @@ def _chain(error: Optional[BaseException]) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _status_of(error: BaseException) -> Optional[int]:
-    """Returns libhvd's status where this is the failure of a collective. Compiled programs fail with an exception of their
-    framework, which says in its text what it is."""
+def _meant_by(error: BaseException) -> Optional[HorovodInternalError]:
+    """Returns the failure of a collective that this error is. Compiled code fails with an exception of its framework, or
+    with a RuntimeError, whose text says what it is."""
     if isinstance(error, HorovodInternalError):
-        return error.status
+        return error
     package = type(error).__module__.partition(".")[0]
-    if package in ("jax", "jaxlib", "tensorflow") and (found := _STATUS.search(str(error))):
-        return int(found[1])
+    if (package in _COMPILED or type(error) is RuntimeError) and (found := _STATUS.search(str(error))):
+        return HorovodInternalError(found[2], int(found[1]))
     if package == "tensorflow" and "Horovod" in str(error):
-        return {"UnknownError": _lib.LOST_PEER, "FailedPreconditionError": 0}.get(type(error).__name__)
+        status = {"UnknownError": _lib.LOST_PEER, "FailedPreconditionError": 0}.get(type(error).__name__)
+        return None if status is None else HorovodInternalError(str(error), status)
     return None
 
 

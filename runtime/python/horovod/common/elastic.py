@@ -323,11 +323,11 @@ class LeftJob(SystemExit):
 def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
     """Returns a function that calls `func(state, ...)` until it ends.
 
-    When HorovodInternalError comes out of it, the last commit is restored, `reset` joins the job anew, the ranks'
-    states are synchronised, and `func` is called again. So it is on every rank, since a failed collective raises on
-    every rank; in an elastic job a rank that ended is started anew by hvdrun, and meets the others there. A failure that
-    comes again MAX_FAILURES_WITHOUT_COMMIT times with nothing committed in between (in an elastic job: and once for each
-    restart) is raised, and so is everything else that comes out of `func`.
+    When HorovodInternalError comes out of it, or an error that one has caused, the last commit is restored, `reset` joins
+    the job anew, the ranks' states are synchronised, and `func` is called again. So it is on every rank, since a failed
+    collective raises on every rank; in an elastic job a rank that ended is started anew by hvdrun, and meets the others
+    there. A failure that comes again MAX_FAILURES_WITHOUT_COMMIT times with nothing committed in between (in an elastic
+    job: and once for each restart) is raised, and so is everything else that comes out of `func`.
 
     A rank whose host is given back leaves at a commit like the others, and then ends: LeftJob is raised.
     """
@@ -341,21 +341,25 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 if not skip_sync:
                     state.sync()
                 return func(state, *args, **kwargs)
-            except HorovodInternalError:
-                commits = getattr(state, "_commits", 0)
-                failures = failures + 1 if commits == commits_then else 1
-                commits_then = commits
-                if failures > MAX_FAILURES_WITHOUT_COMMIT + restart_limit():
-                    raise
-                state.restore()
-                skip_sync = False
-                if getattr(state, "_standing", _FRESH) != _FRESH:
-                    state._standing = _SAVED
             except HostsUpdatedInterrupt as interrupt:
                 # In an elastic job somebody may come who needs the others' state, whatever the script was told.
                 skip_sync = interrupt.skip_sync and restart_limit() == 0
                 if skip_sync:
                     state._standing = _AHEAD  # it trains on
+            except Exception as error:
+                if not _failure.is_of_job(error):
+                    raise
+                commits = getattr(state, "_commits", 0)
+                failures = failures + 1 if commits == commits_then else 1
+                commits_then = commits
+                if failures > MAX_FAILURES_WITHOUT_COMMIT + restart_limit():
+                    if isinstance(error, HorovodInternalError):
+                        raise
+                    raise _failure.job_error(error) from error
+                state.restore()
+                skip_sync = False
+                if getattr(state, "_standing", _FRESH) != _FRESH:
+                    state._standing = _SAVED
             try:
                 reset()
             except HorovodInternalError as error:

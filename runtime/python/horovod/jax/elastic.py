@@ -15,8 +15,6 @@ the job anew, makes all ranks' state that of the rank which has committed most, 
 horovod.torch.elastic says of restarted ranks holds here as well.
 """
 
-import functools
-import re
 from typing import Any, Callable, Dict, Iterable, List, Optional
 
 import jax
@@ -24,36 +22,12 @@ import numpy as np
 
 from horovod.common import _arrays, basics
 from horovod.common.elastic import ObjectState, run_fn
-from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.common.exceptions import HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, get_process_set_ids_and_ranks
 from horovod.jax import _programs, _pytrees, _shutdown
 from horovod.jax.functions import is_key, values_of
 
 __all__ = ["JaxState", "check", "run"]
-
-_STATUS = re.compile(r"\[hvd (\d+)\] (.*)", re.S)
-
-
-def job_error(error: BaseException) -> Any:
-    """The HorovodInternalError that an error of a compiled program stands for; None for one of another cause."""
-    found = _STATUS.search(str(error))
-    return HorovodInternalError(found[2], int(found[1])) if found else None
-
-
-def _telling(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function, which raises HorovodInternalError where a compiled program has failed with one of ours."""
-
-    @functools.wraps(func)
-    def told(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return func(*args, **kwargs)
-        except jax.errors.JaxRuntimeError as error:
-            meant = job_error(error)
-            if meant is None:
-                raise
-            raise meant from error
-
-    return told
 
 
 def _place_of(leaf: Any) -> Optional[jax.sharding.Sharding]:
@@ -141,7 +115,6 @@ class JaxState(ObjectState):
             _shutdown.wait_for_programs()  # the state may not need the results of some, such as a loss
             raise
 
-    @_telling
     def sync(self) -> None:
         """Gives all ranks the state of the rank that has committed most; only those that do not have it receive it."""
         self._share(self._send)
@@ -212,5 +185,4 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         HorovodInternalError: the ranks could not meet again, or the failure comes again and again with nothing committed in
             between.
     """
-
-    return run_fn(_telling(func), reset)
+    return run_fn(func, reset)

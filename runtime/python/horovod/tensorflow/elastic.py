@@ -13,7 +13,6 @@
 What horovod.torch.elastic says of ranks that are started anew holds here too.
 """
 
-import functools
 import sys
 from typing import Any, Callable, List, Optional, Sequence
 
@@ -22,7 +21,6 @@ import tensorflow as tf
 
 from horovod.common import _arrays, _coverage
 from horovod.common.elastic import ObjectState, run_fn
-from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow.functions import broadcast_object
 from horovod.tensorflow.mpi_ops import init, rank, shutdown
@@ -43,20 +41,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         HorovodInternalError: the ranks could not meet again, or the failure comes again and again with nothing
             committed in between.
     """
-
-    @functools.wraps(func)
-    def translated(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return func(*args, **kwargs)
-        except tf.errors.OpError as error:
-            # An error of one of our operations names it. One in a function that XLA compiles has a mark, and may be of
-            # any class: XLA gives AbortedError for a rank that is gone.
-            names_ours = isinstance(error, (tf.errors.UnknownError, tf.errors.FailedPreconditionError)) and "Horovod" in str(error)
-            if not names_ours and "[hvd " not in str(error):
-                raise
-            raise HorovodInternalError(str(error)) from error
-
-    return run_fn(translated, reset)
+    return run_fn(func, reset)
 
 
 class _ArraysState(ObjectState):

@@ -23,7 +23,7 @@ import torch
 from torch._C._distributed_c10d import Work
 from torch.futures import Future
 
-from horovod.common import _lib, basics
+from horovod.common import _failure, _lib, basics
 from horovod.torch import _limits, mpi_ops
 from horovod.torch._handles import library_handle
 from horovod.torch._tensors import as_was
@@ -184,16 +184,17 @@ def _is_done(handle: int) -> bool:
 
 class _Failure:
     """_Failure is what the future of a failed operation holds. torch's C++ code takes a future's value for tensors without
-    asking whether there is an error, and looks for them by pickle or, after a hook, as text: both raise the error."""
+    asking whether there is an error, and looks for them by pickle or, after a hook, as text: both raise the error. That code
+    passes on only the error's text."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise self.error
+        raise _failure.marked(self.error)
 
     def __str__(self) -> str:
-        raise self.error
+        raise _failure.marked(self.error)
 
 
 def _raise_failure(failure: _Failure) -> None:

@@ -22,6 +22,7 @@ commit.
 """
 
 import functools
+import gc
 from typing import Any, Callable
 
 from horovod.common.elastic import run_fn
@@ -35,6 +36,8 @@ __all__ = ["ElasticSampler", "TorchState", "check", "run"]
 
 def reset() -> None:
     """Leaves the job and joins it again. HorovodInternalError when not all ranks come in time."""
+    # A DistributedDataParallel of the function that failed has hooks on the parameters, and may be part of a cycle.
+    gc.collect()
     shutdown()
     init()
 
