@@ -1,15 +1,19 @@
 #include "launcher/transport/local.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <optional>
 #include <utility>
 
+#include <strings.h>
+
 #include "launcher/process/child.h"
 #include "launcher/transport/remote_errors.h"
 #include "runtime/io/byte_channel.h"
 #include "runtime/io/scope.h"
+#include "runtime/io/socket.h"
 
 namespace hvd::launch {
 namespace {
@@ -19,6 +23,26 @@ constexpr auto kReapTime = std::chrono::seconds(1);
 
 // The started process is the guardian. If it is killed, its agent goes on until the ranks have ended, and may print.
 constexpr auto kErrorsTime = std::chrono::minutes(1);
+
+// The kernel would reach an address of this machine from that same address. Asking for the way sends nothing, and is
+// cheaper than a list of all addresses, which would be made for each of many hosts.
+bool is_own_address(const std::string& name) {
+  constexpr std::uint16_t kAnyPort = 9;
+  const auto address = SocketAddress::make(name, kAnyPort);
+  if (!address.ok()) {
+    return false;  // it is a name
+  }
+  const Fd socket(::socket(address.value().family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open() || ::connect(socket.get(), address.value().raw(), address.value().raw_size()) != 0) {
+    return false;
+  }
+  const auto from = SocketAddress::local_of(socket.get());
+  return from.ok() && from.value().ip() == address.value().ip();
+}
+
+bool is_same_name(const std::string& a, const std::string& b) {
+  return ::strcasecmp(a.c_str(), b.c_str()) == 0;
+}
 
 class LocalStream final : public Stream {
  public:
@@ -144,7 +168,7 @@ bool is_local_host(const std::string& name) {
     return false;
   }
   const std::string full(own.data());
-  return name == full || name == full.substr(0, full.find('.'));
+  return is_same_name(name, full) || is_same_name(name, full.substr(0, full.find('.'))) || is_own_address(name);
 }
 
 }  // namespace hvd::launch

@@ -2,10 +2,38 @@
 #include "launcher/transport/local.h"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "runtime/io/socket.h"
 #include "tests/unit/launcher/transport/recording.h"
 
 namespace hvd::launch::local_test {
+
+TEST_CASE("this machine is known by its names and by the addresses of its interfaces") {
+  std::array<char, 256> own{};
+  REQUIRE(::gethostname(own.data(), own.size() - 1) == 0);
+  std::string name(own.data());
+  CHECK(is_local_host(name));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::toupper(letter)); });
+  for (const std::string& here : {name, std::string("localhost"), std::string("127.0.0.3"), std::string("::1")}) {
+    CAPTURE(here);
+    CHECK(is_local_host(here));
+  }
+  const std::vector<std::string> addresses = interface_ips().value();
+  for (const std::string& address : addresses) {
+    CAPTURE(address);
+    CHECK(is_local_host(address));
+  }
+  for (const char* elsewhere : {"203.0.113.9", "2001:db8::9", "0.0.0.0", "::", "node-that-is-elsewhere", ""}) {
+    CAPTURE(elsewhere);
+    CHECK_FALSE(is_local_host(elsewhere));
+  }
+}
 
 TEST_CASE("how the node was reached is told before the first byte, however quick the agent is") {
   const SteadyClock clock;
