@@ -18,7 +18,7 @@ std::string first_file(const SshHostConfig& config) {
 
 }  // namespace
 
-Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::string& host,
+Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::string& by_hand,
                                        const std::vector<KnownHost>& known, const HostKey& key) {
   const HostKeyCheck check = check_host_key(known, key);
   const std::string shown = key.type + " " + fingerprint(key.blob);
@@ -45,8 +45,8 @@ Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::s
     case HostKeyPolicy::kStrict:
       return Error(Code::kAuth, "host key verification failed: the host key " + shown + " of '" +
                                     known_hosts_name(config) + "' is not in " + first_file(config) +
-                                    "; to check and accept it, try: ssh " + host +
-                                    " true, or set StrictHostKeyChecking accept-new for it");
+                                    "; to check and accept it, " + by_hand +
+                                    ", or set StrictHostKeyChecking accept-new for it");
     case HostKeyPolicy::kAcceptNew:
       return HostKeyRuling{true, "added the new host key " + shown + " to " + first_file(config)};
     case HostKeyPolicy::kOff:

@@ -15,8 +15,8 @@ struct HostKeyRuling {
   std::string notice;     // one line for the log; empty: nothing to tell
 };
 
-// The Error is one line that says what to do. `host` is the name as the user wrote it.
-Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::string& host,
+// The Error is one line that says what to do. `by_hand` is what the user may try, "try: ssh node1 true".
+Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::string& by_hand,
                                        const std::vector<KnownHost>& known, const HostKey& key);
 
 // Returns the error for a host whose key is vouched for by certificates, which libssh2 cannot check. To trust a plain

@@ -56,7 +56,7 @@ SshLogin::~SshLogin() {
 
 Result<SshStep> SshLogin::advance() {
   if (methods_.empty()) {
-    HVD_TRY_ASSIGN(const SshStep asked, ask_methods());
+    HVD_TRY_ASSIGN(const SshStep asked, ask_methods(methods_));
     if (asked == SshStep::kAgain || libssh2_userauth_authenticated(session_.raw()) != 0) {
       return asked;
     }
@@ -123,14 +123,14 @@ SshStep SshLogin::list_agent() {
   return SshStep::kDone;
 }
 
-Result<SshStep> SshLogin::ask_methods() {
+Result<SshStep> SshLogin::ask_methods(std::string& methods) {
   LIBSSH2_SESSION* raw = session_.raw();
   const auto call = [raw, user = config_.user] {
     const char* list = libssh2_userauth_list(raw, user.data(), static_cast<unsigned int>(user.size()));
     return std::string(list != nullptr ? list : "");
   };
-  methods_ = call();
-  if (!methods_.empty() || libssh2_userauth_authenticated(raw) != 0) {
+  methods = call();
+  if (!methods.empty() || libssh2_userauth_authenticated(raw) != 0) {
     session_.set_unfinished(nullptr);
     return SshStep::kDone;
   }
@@ -267,11 +267,20 @@ Result<SshStep> SshLogin::try_keys() {
     }
     ++at_;
   }
+  if (!tried_.empty() && !was_cut_off_) {
+    // A server that took a key and wants more now names other ways. One that has heard enough hangs up.
+    const Result<SshStep> asked = ask_methods(left_);
+    if (asked.ok() && asked.value() == SshStep::kAgain) {
+      return asked;
+    }
+    was_cut_off_ = !asked.ok();
+  }
   return refusal();
 }
 
 std::string SshLogin::beyond_us() const {
-  const auto accepts = [this](const char* method) { return methods_.find(method) != std::string::npos; };
+  const std::string& methods = left_.empty() ? methods_ : left_;
+  const auto accepts = [&methods](const char* method) { return methods.find(method) != std::string::npos; };
   if (accepts("publickey")) {
     if (tried_rsa_ && !signs_rsa_with_sha2()) {
       return libssh2_version_text() + " signs RSA keys with SHA-1 only, which servers refuse today";
@@ -292,6 +301,10 @@ std::string SshLogin::beyond_us() const {
   if (config_.tries_hostbased && accepts("hostbased")) {
     return "the server accepts HostbasedAuthentication, which hvdrun cannot do";
   }
+  if (was_cut_off_ && tried_.size() == 1) {
+    // A rule about accounts, as that of pam_slurm_adopt, sends its reason as a banner, which libssh2 keeps back.
+    return "the server closed the connection after one key, and ssh shows what it says";
+  }
   return "";
 }
 
@@ -303,11 +316,15 @@ Error SshLogin::refusal() const {
   if (methods_.find("publickey") == std::string::npos) {
     return Error(Code::kAuth, text + "; hvdrun logs in with public keys only; put one there with ssh-copy-id");
   }
+  if (!left_.empty() && left_ != methods_) {
+    return Error(Code::kAuth, "the server took a key of user " + config_.user + ", and asks for more (" + left_ +
+                                  "), which hvdrun cannot answer; log in by ssh first, with ControlMaster and "
+                                  "ControlPath in ssh_config, and hvdrun uses that connection");
+  }
   text += tried_.empty() ? "; no usable key was found" : "; tried " + join(tried_);
   if (was_cut_off_) {
-    text +=
-        "; then the server closed the connection (too many attempts? name one key with IdentityFile and "
-        "IdentitiesOnly)";
+    text += "; then the server closed the connection";
+    text += tried_.size() > 1 ? " (too many attempts? name one key with IdentityFile and IdentitiesOnly)" : "";
   }
   if (!skipped_.empty()) {
     text += "; skipped " + join(skipped_);
@@ -317,7 +334,8 @@ Error SshLogin::refusal() const {
             " signs them with SHA-1 only, which OpenSSH 8.8 and newer refuse; use an ed25519 key (ssh-keygen -t "
             "ed25519, then ssh-copy-id)";
   } else {
-    text += "; try: ssh -o BatchMode=yes -l " + config_.user + " " + config_.hostname + " true";
+    const std::string port = config_.port == 22 ? "" : " -p " + std::to_string(config_.port);
+    text += "; try: ssh -o BatchMode=yes" + port + " -l " + config_.user + " " + config_.hostname + " true";
   }
   return Error(Code::kAuth, text);
 }

@@ -50,7 +50,7 @@ class SshLogin {
     bool is_agents = false;
   };
 
-  Result<SshStep> ask_methods();
+  Result<SshStep> ask_methods(std::string& methods);
   void find_agent();
   SshStep list_agent();
   void collect();
@@ -71,6 +71,7 @@ class SshLogin {
   bool is_listing_ = false;
   bool is_given_up_ = false;  // this login: nothing is waited for any more
   std::string methods_;       // what the server accepts; empty: not asked yet
+  std::string left_;          // the same after all keys, of which it may have taken one; empty: not known
   std::vector<Candidate> candidates_;
   std::size_t at_ = 0;
   std::vector<std::string> tried_;

@@ -20,7 +20,8 @@ constexpr Duration kSilentSlotTime = std::chrono::milliseconds(250);
 constexpr Duration kLoginSlotTime = std::chrono::seconds(10);
 // ssh-agent needs little time to list its keys, since it asks nobody for that.
 constexpr Duration kListTime = std::chrono::seconds(2);
-constexpr Duration kMuteTime = std::chrono::seconds(30);  // then it is asked again
+constexpr Duration kMuteTime = std::chrono::seconds(30);     // then it is asked again
+constexpr Duration kAttemptPause = std::chrono::seconds(1);  // as ssh waits between its ConnectionAttempts
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\r\n"));
@@ -36,6 +37,10 @@ std::string needs_ssh(const SshHostConfig& config) {
     return "a connection to it stands open at its ControlPath " + config.control_path;
   }
   return "";
+}
+
+bool is_loopback(const std::string& ip) {
+  return ip == "::1" || ip.starts_with("127.");
 }
 
 // Returns what each of a host's addresses has said, or nothing when there is only one.
@@ -124,7 +129,11 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
     return resolve();
   }
   if (got.exit_code != 0) {
-    return fail(Error(Code::kInvalid, "'ssh -G' failed: " + first_line(got.errors) + "; check the ssh configuration"));
+    // In a container a user may be any number, as on OpenShift.
+    const bool is_nobody = got.errors.starts_with("No user exists for uid");
+    return fail(Error(Code::kInvalid, "'ssh -G' failed: " + first_line(got.errors) + "; " +
+                                          (is_nobody ? "ssh needs a line for it in /etc/passwd, on this machine"
+                                                     : "check the ssh configuration")));
   }
   auto config = parse_ssh_config(got.output, request_, shared_.local);
   if (!config.ok()) {
@@ -166,6 +175,7 @@ void SshReach::on_addresses(Result<std::vector<SocketAddress>> addresses) {
 }
 
 void SshReach::dial() {
+  not_connected_.reset();
   run_clock();
   release_slot_after(kSilentSlotTime);
   dial_ = std::make_unique<TcpDial>(shared_.loop, addresses_,
@@ -178,7 +188,7 @@ void SshReach::on_connected(Result<Fd> socket) {
   const SocketAddress used = dial->current();
   words_.set_address(used.ip());
   if (!socket.ok()) {
-    return fail(words_.not_connected(socket.error(), attempts_at(addresses_, *dial)));
+    return on_not_connected(words_.not_connected(socket.error(), attempts_at(addresses_, *dial)));
   }
   addresses_ = {used};  // a retry goes where the connection worked
   socket_ = std::move(socket).value();
@@ -190,6 +200,16 @@ void SshReach::on_connected(Result<Fd> socket) {
   }
   shared_.loop.cancel(std::exchange(slot_timer_, 0));
   shake_hands();
+}
+
+// A node that starts may have an address before its sshd listens. ConnectionAttempts says how often to try.
+void SshReach::on_not_connected(const Error& why) {
+  if (++attempts_ >= config_.connection_attempts) {
+    return fail(why);
+  }
+  stop_clock();
+  not_connected_ = why;
+  backoff_ = shared_.loop.after(kAttemptPause, [this] { dial(); });
 }
 
 void SshReach::shake_hands() {
@@ -233,11 +253,15 @@ void SshReach::drive() {
 }
 
 Result<void> SshReach::verify_host_key() {
+  if (config_.trusts_loopback && config_.host_key_alias.empty() && is_loopback(words_.address())) {
+    return {};
+  }
   const HostKey key = session_->host_key();
-  HVD_TRY_ASSIGN(const HostKeyRuling ruling, rule_on_host_key(config_, request_.host, known_, key));
+  HVD_TRY_ASSIGN(HostKeyRuling ruling, rule_on_host_key(config_, words_.by_hand(), known_, key));
   if (ruling.remember) {
     if (const Result<void> remembered = remember_host_key(config_, key); !remembered.ok()) {
-      shared_.log.write(LogLevel::kWarning, request_.host + ": " + remembered.error().message());
+      ruling.notice = remembered.error().message() + "; the new host key " + key.type + " " + fingerprint(key.blob) +
+                      " is accepted for this time";
     }
   }
   if (!ruling.notice.empty()) {
@@ -344,6 +368,10 @@ void SshReach::on_out_of_time() {
   const Duration limit = shared_.options.answer_time;
   if (lookup_ != 0) {
     return fail(words_.not_resolved_within(limit));
+  }
+  if (not_connected_) {
+    const Error why = *not_connected_;
+    return fail(why);
   }
   if (login_ != nullptr && !login_->signs_with().empty()) {
     return fail(SshReachWords::not_signed_within(limit, login_->signs_with()));

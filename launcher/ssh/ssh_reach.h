@@ -58,6 +58,7 @@ class SshReach {
   void on_addresses(Result<std::vector<SocketAddress>> addresses);
   void dial();
   void on_connected(Result<Fd> socket);
+  void on_not_connected(const Error& why);
   void shake_hands();
   void drive();
   void drive_login();
@@ -102,8 +103,10 @@ class SshReach {
   std::uint64_t lookup_ = 0;
   std::vector<SocketAddress> addresses_;
   std::unique_ptr<TcpDial> dial_;
-  Fd socket_;        // connected, until it is the session's
-  int hangups_ = 0;  // connections that the server closed before the key exchange
+  Fd socket_;                           // connected, until it is the session's
+  int hangups_ = 0;                     // connections that the server closed before the key exchange
+  int attempts_ = 0;                    // that found no server
+  std::optional<Error> not_connected_;  // why the last of them did not, until the next one begins
   SshReachWords words_;
   std::vector<KnownHost> known_;
   std::unique_ptr<SshSession> session_;

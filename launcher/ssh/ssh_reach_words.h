@@ -22,6 +22,8 @@ class SshReachWords {
   // Sets the server's address, which is said in place of its name from then on.
   void set_address(const std::string& address) { address_ = address; }
   [[nodiscard]] const std::string& address() const { return address_; }
+  // "try: ssh -p 2222 node1 true".
+  [[nodiscard]] const std::string& by_hand() const { return by_hand_; }
 
   [[nodiscard]] Error not_resolved(const Error& error) const;
   // `attempts` is what each address said when there are several (TcpDial::words), and empty when there is one.
@@ -45,7 +47,7 @@ class SshReachWords {
   [[nodiscard]] std::string named() const;  // "node1.cluster port 22"
   [[nodiscard]] std::string where() const;  // "10.0.0.1 port 22"
 
-  const std::string by_hand_;  // "try: ssh -p 2222 node1 true"
+  const std::string by_hand_;
   std::string hostname_;
   int port_ = 22;
   std::string address_;  // numeric; empty: not known yet

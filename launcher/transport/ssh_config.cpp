@@ -229,6 +229,8 @@ void take_text(SshHostConfig& config, std::string_view key, std::string_view val
     config.host_key_alias = value;
   } else if (key == "hashknownhosts") {
     config.hash_known_hosts = is_yes(value);
+  } else if (key == "nohostauthenticationforlocalhost") {
+    config.trusts_loopback = is_yes(value);
   } else if (key == "addressfamily") {
     config.address_family = family_of(value);
   } else {
@@ -245,6 +247,8 @@ Result<void> take_line(SshHostConfig& config, std::string_view key, std::string_
   } else if (key == "connecttimeout" && value != "none") {
     HVD_TRY_ASSIGN(const int seconds, parse_number(key, value));
     config.connect_timeout = std::chrono::seconds(seconds > 0 ? seconds : 0);
+  } else if (key == "connectionattempts") {
+    HVD_TRY_ASSIGN(config.connection_attempts, parse_number(key, value));
   } else if (key == "requiredrsasize") {
     HVD_TRY_ASSIGN(config.required_rsa_bits, parse_number(key, value));
   } else {
@@ -348,7 +352,10 @@ Result<SshHostConfig> parse_ssh_config(std::string_view output, const SshRequest
   config.certificate_files = expand_all("CertificateFile", written.certificate_files, tokens, needs);
   config.user_known_hosts = expand_all("UserKnownHostsFile", written.user_known_hosts, tokens, needs);
   config.global_known_hosts = expand_all("GlobalKnownHostsFile", written.global_known_hosts, tokens, needs);
-  if (written.identity_agent != "" && written.identity_agent != "none") {
+  if (written.identity_agent.starts_with('$') && !written.identity_agent.starts_with("${")) {
+    // This older form names a variable that has the path. Where it is not set, ssh asks no agent.
+    config.identity_agent = value_in(local.environment, written.identity_agent.substr(1));
+  } else if (written.identity_agent != "" && written.identity_agent != "none") {
     const auto agents = expand_all("IdentityAgent", {written.identity_agent}, tokens, needs);
     config.identity_agent = agents.empty() ? "" : agents.front();
   } else if (written.identity_agent.empty()) {

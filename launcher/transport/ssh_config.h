@@ -56,6 +56,7 @@ struct SshHostConfig {
   HostKeyPolicy host_key_policy = HostKeyPolicy::kStrict;
   std::string host_key_alias;
   bool hash_known_hosts = false;
+  bool trusts_loopback = false;  // NoHostAuthenticationForLocalhost: each end of a tunnel there has another key
   SshAlgorithms algorithms;
   int required_rsa_bits = 0;  // of a host key
   std::string needs_ssh;      // "ProxyJump bastion": what only the user's own ssh can do, in words; empty: nothing
@@ -66,8 +67,9 @@ struct SshHostConfig {
   bool has_pkcs11 = false;
   bool tries_gssapi = false;
   bool tries_hostbased = false;
-  Duration connect_timeout{};  // zero: not set
-  int address_family = 0;      // AF_UNSPEC, AF_INET or AF_INET6
+  Duration connect_timeout{};   // zero: not set
+  int connection_attempts = 1;  // a second apart
+  int address_family = 0;       // AF_UNSPEC, AF_INET or AF_INET6
 };
 
 // Refuses a host that ssh would take for an option, or that no name can be, before any process sees it.

@@ -1,6 +1,7 @@
 // The ssh transport against a real sshd on loopback.
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -198,7 +199,8 @@ TEST_CASE("unknown, accepted and changed host keys") {
     Launcher strict(sshd.write_client_config("StrictHostKeyChecking yes"));
     const std::string why = strict.failure();
     CHECK(has(why, "node1: host key verification failed: the host key ssh-ed25519 SHA256:"));
-    CHECK(has(why, "ssh node1 true"));
+    CHECK(has(why, "to check and accept it, try: ssh -F " + sshd.path("")));
+    CHECK(has(why, " node1 true, or set StrictHostKeyChecking accept-new for it"));
   }
   {
     Launcher off(sshd.write_client_config("StrictHostKeyChecking no"));
@@ -275,6 +277,64 @@ TEST_CASE("a host off port 22 that known_hosts has without the port is known") {
   CHECK(has(other.failure(), "host key verification failed"));
 }
 
+TEST_CASE("the key of a host on loopback is not checked where ssh_config says so, as for the ends of tunnels") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const std::string another = sshd.known_name() + " " + test::read_file(sshd.path("id_ed25519.pub"));
+  test::write_file(sshd.path("known_hosts"), another);
+  {
+    Launcher launcher(sshd.write_client_config("NoHostAuthenticationForLocalhost yes"));
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+    CHECK_MESSAGE(sink.is_open, sink.why());
+    CHECK(test::read_file(sshd.path("known_hosts")) == another);
+  }
+  Launcher named(sshd.write_client_config("NoHostAuthenticationForLocalhost yes\nHostKeyAlias " + sshd.known_name()));
+  CHECK(has(named.failure(), "HOST IDENTIFICATION HAS CHANGED"));
+}
+
+TEST_CASE("a new host key that cannot be remembered is accepted, and not said to be added") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  Launcher launcher(sshd.write_client_config("UserKnownHostsFile /proc/nowhere"));
+  RecordingSink sink;
+  const auto stream = launcher.open(sink);
+  CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+  CHECK_MESSAGE(sink.is_open, sink.why());
+  CHECK(has(launcher.log.text, "node1: cannot remember the host key in /proc/nowhere: "));
+  CHECK(has(launcher.log.text, " is accepted for this time"));
+  CHECK(!has(launcher.log.text, "added"));
+}
+
+TEST_CASE("a host that refuses is tried again as often as ConnectionAttempts says") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const Fd port(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const SocketAddress any_port = SocketAddress::make("127.0.0.1", 0).value();
+  REQUIRE(::bind(port.get(), any_port.raw(), any_port.raw_size()) == 0);
+  Launcher launcher(sshd.write_client_config("Host starting\n  HostName 127.0.0.1\n  Port " +
+                                             std::to_string(SocketAddress::local_of(port.get()).value().port()) +
+                                             "\n  ConnectionAttempts 2\nHost *\n"));
+  CHECK(has(launcher.failure("starting"), "is sshd running there?"));
+  RecordingSink sink;
+  const auto stream = launcher.open(sink, "starting");
+  CHECK(!launcher.wait([&] { return sink.closed.has_value(); }, std::chrono::milliseconds(500)));
+  REQUIRE(::listen(port.get(), 1) == 0);
+  Fd caller;
+  CHECK(launcher.wait([&] {
+    caller = Fd(::accept(port.get(), nullptr, nullptr));
+    return caller.is_open() || sink.closed.has_value();
+  }));
+  CHECK_MESSAGE(caller.is_open(), sink.why());
+}
+
 TEST_CASE("a server without a key of the known type is refused by the system's ssh too") {
   if (no_sshd()) {
     return;
@@ -312,6 +372,20 @@ TEST_CASE("ECDSA keys log in; refused and unusable keys are named in the error")
   CHECK(has(why, sshd.path("id_ed25519") + " (ssh-ed25519)"));
   CHECK(has(why, sshd.path("id_locked") + " (has a passphrase"));
   CHECK(why.find("the system's ssh") == std::string::npos);
+}
+
+TEST_CASE("a server that takes a key and asks for more is told as such") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd("AuthenticationMethods publickey,keyboard-interactive\nKbdInteractiveAuthentication yes");
+  make_key(sshd, "ecdsa", "id_ecdsa");
+  for (const char* other : {"id_ecdsa", "id_ed25519"}) {  // the key that it takes is the last one, or the only one
+    Launcher launcher(sshd.write_client_config("IdentityFile " + sshd.path(other)));
+    const std::string why = launcher.failure();
+    CHECK(has(why, "node1: the server took a key of user "));
+    CHECK(has(why, "and asks for more (keyboard-interactive), which hvdrun cannot answer; log in by ssh first"));
+  }
 }
 
 TEST_CASE("without any key the error says so") {
@@ -353,6 +427,16 @@ TEST_CASE("a broken ssh configuration and a missing agent are told") {
   Launcher missing(sshd.write_client_config());
   missing.options.agent_path = "/no/such/agent";
   CHECK(has(missing.failure(), "node1: cannot read the agent executable '/no/such/agent'"));
+}
+
+TEST_CASE("where ssh refuses a user without a name, what it needs is said") {
+  const test::TempDir dir;
+  test::write_file(dir.path("ssh"), "#!/bin/sh\necho No user exists for uid 1000650000 >&2; exit 255\n", 0700);
+  Launcher launcher("");
+  launcher.options.environment = {"PATH=" + dir.path() + ":/usr/bin:/bin"};
+  CHECK(launcher.failure() ==
+        "node1: 'ssh -G' failed: No user exists for uid 1000650000; ssh needs a line for it in /etc/passwd, on this "
+        "machine");
 }
 
 TEST_CASE("a server that says nothing is given up at the deadline, one that hangs up is tried again until then") {

@@ -56,6 +56,10 @@ TEST_CASE("the output of ssh -G becomes one value") {
   CHECK(config.address_family == AF_INET6);
   CHECK(config.hash_known_hosts);
   CHECK(config.needs_ssh.empty());
+  CHECK(config.connection_attempts == 1);
+  CHECK(!config.trusts_loopback);
+  CHECK(parse("connectionattempts 300\n").connection_attempts == 300);
+  CHECK(parse("nohostauthenticationforlocalhost yes\n").trusts_loopback);
 }
 
 TEST_CASE("files of keys and certificates are found as ssh finds them, or left to ssh") {
@@ -66,6 +70,9 @@ TEST_CASE("files of keys and certificates are found as ssh finds them, or left t
   CHECK(config.needs_ssh.empty());
   CHECK(config.identity_agent == "/run/agent");
   CHECK(parse("identityagent none\n").identity_agent == "none");
+  CHECK(parse("identityagent $KEYS\n").identity_agent == "/from the environment");
+  CHECK(parse("identityagent $NO_KEYS\n").identity_agent.empty());
+  CHECK(parse("identityagent ${KEYS}/agent\n").identity_agent == "/from the environment/agent");
   for (const char* path : {"/keys/%C", "~grace/id", "${NO_KEYS}/id", "${KEYS"}) {
     CHECK(parse(std::string("identityfile ") + path + "\n").needs_ssh == std::string("IdentityFile ") + path);
     CHECK(parse(std::string("certificatefile ") + path + "\n").needs_ssh == std::string("CertificateFile ") + path);
@@ -264,9 +271,9 @@ TEST_CASE("an RSA host key of fewer bits than the user asks for is refused, know
   config.hostname = "n";
   const std::vector<KnownHost> known = find_known_hosts(line_of("n", rsa), "f", "n");
   config.required_rsa_bits = 63;
-  CHECK(rule_on_host_key(config, "n", known, rsa).ok());
+  CHECK(rule_on_host_key(config, "try: ssh n true", known, rsa).ok());
   config.required_rsa_bits = 64;
-  const auto refused = rule_on_host_key(config, "n", known, rsa);
+  const auto refused = rule_on_host_key(config, "try: ssh n true", known, rsa);
   REQUIRE(!refused.ok());
   CHECK(refused.error().message().find("has 63 bits, and RequiredRSASize asks for 64") != std::string::npos);
 }
@@ -318,16 +325,18 @@ TEST_CASE("unknown keys are judged by the policy, changed ones are refused under
   SshHostConfig config;
   config.hostname = "n";
   config.user_known_hosts = {"/kh"};
-  const auto refused = rule_on_host_key(config, "n", {}, one);
+  const auto refused = rule_on_host_key(config, "try: ssh n true", {}, one);
   REQUIRE(!refused.ok());
   CHECK(refused.error().message().find(fingerprint(one.blob)) != std::string::npos);
+  CHECK(refused.error().message().find("to check and accept it, try: ssh n true, or set") != std::string::npos);
   config.host_key_policy = HostKeyPolicy::kAcceptNew;
-  CHECK(rule_on_host_key(config, "n", {}, one).value().remember);
+  CHECK(rule_on_host_key(config, "try: ssh n true", {}, one).value().remember);
   config.host_key_policy = HostKeyPolicy::kOff;
-  const auto accepted = rule_on_host_key(config, "n", {}, one);
+  const auto accepted = rule_on_host_key(config, "try: ssh n true", {}, one);
   CHECK(!accepted.value().remember);
   CHECK(!accepted.value().notice.empty());
-  const auto changed = rule_on_host_key(config, "n", find_known_hosts("\n" + line_of("n", two), "/kh", "n"), one);
+  const auto changed =
+      rule_on_host_key(config, "try: ssh n true", find_known_hosts("\n" + line_of("n", two), "/kh", "n"), one);
   REQUIRE(!changed.ok());
   CHECK(changed.error().message().find("IDENTIFICATION HAS CHANGED") != std::string::npos);
   CHECK(changed.error().message().find("/kh:2 ") != std::string::npos);

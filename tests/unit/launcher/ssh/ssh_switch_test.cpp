@@ -80,6 +80,20 @@ TEST_CASE("when the system's ssh is refused too, its words and our own are told"
   CHECK(has(why, "hvdrun's own try: permission denied for user "));
 }
 
+TEST_CASE("a server that hangs up after one key is asked by the system's ssh, whose words say why") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd("MaxAuthTries 1");
+  test::write_file(sshd.path("authorized_keys"), "");
+  SshLauncher launcher(sshd.write_client_config());
+  const std::string why = launcher.failure();
+  CHECK(has(why, "node1: the system's ssh exited with code 255: "));
+  CHECK(has(why, "Too many authentication failures"));
+  CHECK(has(why, "because the server closed the connection after one key, and ssh shows what it says"));
+  CHECK(has(why, "id_ed25519 (ssh-ed25519); then the server closed the connection; try: ssh "));
+}
+
 TEST_CASE("an unknown or changed host key is refused, whatever key logs in") {
   if (no_sshd()) {
     return;
