@@ -301,6 +301,30 @@ TEST_CASE("under a setgid directory the agent's own is private and no more setgi
   }
 }
 
+// As in images of Red Hat, Fedora and Amazon.
+TEST_CASE("a node without find gets an agent, and a directory of others stays none of ours") {
+  const Node node;
+  ::mkdir(node.dir.path("bin").c_str(), 0700);
+  for (const char* tool : {"sh", "cat", "chmod", "echo", "head", "id", "ln", "mkdir", "mktemp", "mv", "rm", "sha256sum",
+                           "stat", "touch", "uname", "wc"}) {
+    test::run_program({"sh", "-c", "ln -s $(command -v " + std::string(tool) + ") " + node.dir.path("bin")});
+  }
+  const auto start = [&] {
+    return test::run_program(
+        {"/bin/sh", "-c", agent_start_command({{node.image}})}, node.image.bytes,
+        {"PATH=" + node.dir.path("bin"), "HOME=" + node.dir.path("home"), "TMPDIR=" + node.dir.path("tmp")});
+  };
+  CHECK(start().output == "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n");
+  CHECK(start().output.starts_with("\nHVDRUN-AGENT\nagent here\n"));
+  test::run_program({"rm", "-rf", node.dir.path("home")});
+  test::write_file(node.dir.path("home"), "");
+  ::mkdir(node.dir.path("tmp").c_str(), 0700);
+  ::mkdir(node.dir.path("theirs").c_str(), 0700);
+  const std::string link = node.dir.path("tmp/hvdrun-") + std::to_string(::getuid());
+  REQUIRE(::symlink(node.dir.path("theirs").c_str(), link.c_str()) == 0);
+  CHECK(start().output.find("is not a private directory") != std::string::npos);
+}
+
 TEST_CASE("a link in the place of the private directory is not followed") {
   const Node node;
   test::write_file(node.dir.path("home"), "");
