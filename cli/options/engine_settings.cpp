@@ -106,7 +106,8 @@ Result<void> apply_host_file(const Flags& flags, launch::JobSpec& job) {
   if (!has_way || has_hosts(flags) || flags.engine == "none") {
     return {};
   }
-  HVD_TRY_ASSIGN(std::optional<launch::Allocation> found, launch::find_host_file(job.environment));
+  HVD_TRY_ASSIGN(const launch::Surroundings here, launch::own_surroundings(job.environment, job.size));
+  HVD_TRY_ASSIGN(std::optional<launch::Allocation> found, launch::find_host_file(here));
   if (found) {
     job.allocation = flags.job_file.empty() ? launch::described(*found, job.size)
                                             : found->engine + " names the hosts (" + found->slots_from + ")";

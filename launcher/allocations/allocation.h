@@ -63,7 +63,7 @@ FoundAllocation find_allocation(const Surroundings& here, std::string_view word)
 
 // Reads the host file that the first of mpirun's variables names, as --hostfile is read. It is no engine's, and counts
 // where no engine is found. An error names the variable.
-FoundAllocation find_host_file(const std::vector<std::string>& environment);
+FoundAllocation find_host_file(const Surroundings& here);
 
 // "PBS job 12: 4 nodes (n1 to n4), 8 ranks (PBS_NODEFILE)".
 std::string described(const Allocation& allocation, int size);

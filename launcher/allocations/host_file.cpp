@@ -2,7 +2,7 @@
 // pods the job has.
 #include <array>
 
-#include "launcher/allocations/allocation.h"
+#include "launcher/allocations/node_words.h"
 #include "launcher/job/hostfile.h"
 #include "launcher/process/spawn.h"
 
@@ -14,7 +14,7 @@ constexpr std::array<const char*, 4> kVariables = {"OMPI_MCA_orte_default_hostfi
                                                    "I_MPI_HYDRA_HOST_FILE", "HYDRA_HOST_FILE"};
 constexpr const char* kNoFile = "none";  // Open MPI's word for it
 
-FoundAllocation read_named(const std::string& variable, const std::string& file) {
+FoundAllocation read_named(const Surroundings& here, const std::string& variable, const std::string& file) {
   auto hosts = read_hostfile(file);
   if (!hosts.ok()) {
     return Error(hosts.error().code(), variable + " names the hosts, but " + hosts.error().message() +
@@ -23,17 +23,19 @@ FoundAllocation read_named(const std::string& variable, const std::string& file)
   Allocation found;
   found.engine = "host file " + file;
   found.hosts = std::move(hosts).value();
+  // Where the launcher's pod runs ranks too, the file has its name with a domain, and no SSH server runs in it.
+  name_own_host(found.hosts, here);
   found.slots_from = variable;
   return std::optional(std::move(found));
 }
 
 }  // namespace
 
-FoundAllocation find_host_file(const std::vector<std::string>& environment) {
+FoundAllocation find_host_file(const Surroundings& here) {
   for (const char* const variable : kVariables) {
-    const std::string file = value_in(environment, variable);
+    const std::string file = value_in(here.environment, variable);
     if (!file.empty() && file != kNoFile) {
-      return read_named(variable, file);
+      return read_named(here, variable, file);
     }
   }
   return std::optional<Allocation>();

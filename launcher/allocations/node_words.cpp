@@ -102,17 +102,22 @@ int slots_of(const HostList& hosts) {
   return slots;
 }
 
-FoundAllocation complete(Allocation found, const Surroundings& here, const std::string& variable) {
+bool name_own_host(HostList& hosts, const Surroundings& here) {
   bool is_among = false;
-  for (HostSpec& host : found.hosts) {
+  for (HostSpec& host : hosts) {
     const bool is_this = std::any_of(here.own_names.begin(), here.own_names.end(),
                                      [&host](const std::string& own) { return is_same_host(own, host.name); });
-    if (is_this) {
+    if (is_this && host.user.empty() && host.port == 0) {  // else it is what an SSH server here leads to
       host.name = here.own_names.front();
       is_among = true;
     }
   }
-  if (!is_among) {
+  hosts = merge_repeated(std::move(hosts));
+  return is_among;
+}
+
+FoundAllocation complete(Allocation found, const Surroundings& here, const std::string& variable) {
+  if (!name_own_host(found.hosts, here)) {
     std::string names;
     for (std::size_t index = 0; index < std::min(kShownHosts, found.hosts.size()); ++index) {
       add_to_list(names, found.hosts[index].name);
@@ -120,7 +125,6 @@ FoundAllocation complete(Allocation found, const Surroundings& here, const std::
     return half_known(found, variable + " names " + names + (found.hosts.size() > kShownHosts ? ", ..." : "") +
                                  " and not this host, " + here.own_names.front());
   }
-  found.hosts = merge_repeated(std::move(found.hosts));
   const bool is_said =
       std::any_of(found.hosts.begin(), found.hosts.end(), [](const HostSpec& host) { return host.slots > 1; });
   // On this machine alone the user's number counts, as without an engine.

@@ -34,6 +34,9 @@ Result<void> check_count(const Allocation& found, const Surroundings& here, cons
 
 int slots_of(const HostList& hosts);
 
+// Gives this machine, where it is one of the hosts, the name that it knows itself by. Returns true where it is.
+bool name_own_host(HostList& hosts, const Surroundings& here);
+
 // Completes an allocation whose hosts are known: one of them must be this machine, and gets the name that it knows
 // itself by. Where the engine gives no host more than one slot, -np or one rank a host decides. `variable` names the
 // hosts.

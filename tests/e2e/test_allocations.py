@@ -268,6 +268,17 @@ def test_it_is_read_as_that_of_hostfile_is(host_file):
     assert refused.returncode == 240 and refused.stderr == hvdrun("--hostfile", file, "-np", 17, "true").stderr
 
 
+def test_the_pod_in_which_hvdrun_runs_needs_no_ssh_where_the_file_names_it_with_its_domain(tmp_path):
+    own = os.uname().nodename
+    other_name = own.split(".")[0] if "." in own else f"{own}.job.ns.svc"
+    file = tmp_path / "hosts"
+    file.write_text(f"{other_name} slots=2\nb.job.ns.svc slots=2\n")
+    done = hvdrun("plan", "--json", "true", env={**os.environ, "OMPI_MCA_orte_default_hostfile": str(file)})
+    assert done.returncode == 0, done.stderr
+    nodes = [(node["host"], node["transport"], len(node["ranks"])) for node in json.loads(done.stdout)["nodes"]]
+    assert nodes == [(own, "local", 2), ("b.job.ns.svc", "ssh", 2)]
+
+
 def test_a_job_file_runs_on_its_hosts_too(host_file, tmp_path):
     variable, file, environment = host_file
     (tmp_path / "job.yaml").write_text("command: hostname\nnodeCount: 2\nprocessCount: 2\n")

@@ -14,7 +14,7 @@ namespace {
 
 // Returns what is said of the hosts, "none", or the message of an error.
 std::string said(const Words& environment) {
-  const auto found = find_host_file(environment);
+  const auto found = find_host_file(EngineJob(environment, "w-launcher-0-0").here);
   return !found.ok() ? found.error().message() : found.value() ? described(*found.value(), 0) : "none";
 }
 
@@ -35,6 +35,24 @@ TEST_CASE("each MPI's variable names a host file, in its own form") {
     CHECK(said({"HOME=/", variable + "=" + file}) ==
           "host file " + file + ": 2 nodes (w-0.w.ns.svc to w-1.w.ns.svc), 5 ranks (" + variable + ")");
   }
+}
+
+// The file of a launcher's pod that runs ranks too has its name with a domain, as Kubeflow Trainer writes it.
+TEST_CASE("this machine gets the name that it knows itself by, unless an SSH server of its own is meant") {
+  EngineJob job(Words{}, "w-launcher-0-0");
+  const auto names = [&job](const std::string& text) {
+    job.here.environment = {"OMPI_MCA_orte_default_hostfile=" + job.file("hosts", text)};
+    std::string all;
+    const auto found = find_host_file(job.here);
+    for (const HostSpec& host : found.value()->hosts) {
+      all += host.name + ":" + std::to_string(host.slots) + " ";
+    }
+    return all;
+  };
+  CHECK(names("w-launcher-0-0.w slots=2\nw-node-0-0.w slots=2\n") == "w-launcher-0-0:2 w-node-0-0.w:2 ");
+  CHECK(names("10.0.0.1 slots=2\n10.0.0.2 slots=2\n") == "w-launcher-0-0:2 10.0.0.2:2 ");
+  CHECK(names("w-launcher-0-0.w:2222 slots=2\nada@w-launcher-0-0.w slots=1\n") ==
+        "w-launcher-0-0.w:2 w-launcher-0-0.w:1 ");
 }
 
 TEST_CASE("the first variable that names a file counts, and an empty one or Open MPI's word for none names none") {
