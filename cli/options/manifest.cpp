@@ -20,8 +20,9 @@ constexpr const char* kAgentDir = "/opt/hvdrun";
 constexpr int kKeyMode = 0400;
 // After the grace hvdrun still reports, and the agents end; only then may the pods be killed.
 constexpr int kEndSeconds = 30;
-// A pod's host name has 63 characters at most. "-launcher-0-0" or "-node-0-" and an index follow the job's name.
-constexpr std::size_t kLongestName = 45;
+// A pod's name has 63 characters at most. "-launcher-0-0-" or "-node-0-", an index and "-" follow the job's name, and
+// then five letters by chance. JobSet refuses what is longer.
+constexpr std::size_t kLongestName = 44;
 
 // Writes block style, with strings as JSON has them, which YAML reads the same.
 void write(std::string& text, const Yaml& value, std::size_t indent) {

@@ -16,6 +16,8 @@ Result<std::unique_ptr<Gang>> KubernetesGang::create(EventLoop& loop, const JobS
   HVD_TRY_ASSIGN(KeyPair pair, KeyPair::make());
   DialBackOptions options(secret, std::move(pair));
   options.port = job.agent_port;
+  // Since Kubernetes 1.28 a pod that is short of memory is killed as a whole, so that no agent is left to say so.
+  options.lost_advice = "; kubectl describe pod says whether it was OOMKilled";
   HVD_TRY(gang->listen(options, log));
   gang->tell("waiting at port " + std::to_string(job.agent_port) + " for the agents of " +
              counted(placement.nodes.size(), "pod") +

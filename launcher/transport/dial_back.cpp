@@ -49,7 +49,8 @@ class DialBackStream final : public Stream {
     handlers.on_closed = [this](const Error& why) {
       is_over_ = true;
       scope_.post([this] { channel_.reset(); });  // the stream may live for as long as the job
-      sink_.on_closed(Error(Code::kLostPeer, "the connection to its agent is over: " + why.message()));
+      sink_.on_closed(Error(Code::kLostPeer,
+                            "the connection to its agent is over: " + why.message() + owner_.options_.lost_advice));
     };
     HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop, std::move(fd), Fd(), std::move(handlers),
                                                  make_record_filter(handshake.keys())));

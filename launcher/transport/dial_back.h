@@ -47,6 +47,7 @@ struct DialBackOptions {
   bool is_local = false;  // every agent is on this machine: listens on loopback only, else on every interface
   Duration patience = std::chrono::seconds(10);  // for a caller to prove itself
   std::size_t most_callers = kMostCallers;       // then the oldest makes room
+  std::string lost_advice{};  // "; kubectl ...": what may tell why a connection to an agent is over; may be empty
 };
 
 class DialBack final : public Transport {

@@ -210,6 +210,20 @@ def test_nothing_is_left_when_one_is_killed(pods, victim):
     assert pods.lab.wait_for_no_processes() == []
 
 
+def test_a_pod_that_is_killed_as_a_whole_is_lost_with_a_word_on_who_knows_why(pods):
+    launcher, agents = running_job(pods)
+    whole = [process.pid for process in pods.lab.ps("node2")]
+    # So the kernel kills a pod that is short of memory: none of its processes sees another one die.
+    for signo in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in whole:
+            os.kill(pid, signo)
+    code, _, err = pods.outcome(launcher)
+    assert code == 243
+    assert "node node2 was lost, with rank 1" in err and "; kubectl describe pod says whether it was OOMKilled" in err
+    for agent in agents:
+        pods.outcome(agent)
+
+
 def test_a_pod_that_is_told_to_end_ends_the_job_with_a_word(pods):
     launcher, agents = running_job(pods)
     os.kill(pods.lab.pid_of(agents[1]), signal.SIGTERM)

@@ -193,6 +193,14 @@ def test_the_nodes_call_the_name_that_the_launcher_s_pod_has(sample, name):
         assert all(service["spec"]["selector"].items() <= each.items() for each in labels)
 
 
+def test_the_longest_name_leaves_room_for_what_kubernetes_adds_to_those_of_pods():
+    name = "b" * 44
+    jobset = manifest("--image", "a", "--nodes", "10000", "--name", name, "true")[-1]
+    for job in jobset["spec"]["replicatedJobs"]:
+        pod = f"{name}-{job['name']}-0-{job['template']['spec']['completions'] - 1}-abcde"  # as JobSet checks it
+        assert len(pod) <= 63, pod
+
+
 def test_options_and_the_command_reach_hvdrun_in_its_pod_as_they_were(tmp_path, monkeypatch):
     words = pods(manifest(*SAMPLES["jobset-gpus"]))["launcher"]["containers"][0]["command"]
     assert words[:6] == ["hvdrun", "--launcher=kubernetes", "--nodes=2", "--key-file=/etc/hvdrun/key", "--agent-port=4711",
@@ -248,7 +256,7 @@ def test_nodes_have_shared_memory_gpus_the_agent_and_time_to_end():
     ("--image a --hvdrun-image=-v --nodes 2 true", "--hvdrun-image '-v' cannot be the name of an image"),
     ("--image a --nodes 2", "no command given"),
     ("--image a --nodes 2 --name Bert true", "--name 'Bert': expected a small letter"),
-    (f"--image a --nodes 2 --name {'b' * 46} true", "up to 44 small letters"),
+    (f"--image a --nodes 2 --name {'b' * 45} true", "up to 43 small letters"),
     ("--image a --nodes 2 -np 1 true", "leaves some of --nodes 2 without a rank"),
     ("--image a --nodes 2 -H b true", "without -H"),
     ("--image a --nodes 2 --launcher ssh true", "not for --launcher ssh"),
