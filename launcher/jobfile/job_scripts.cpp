@@ -8,14 +8,6 @@
 namespace hvd::launch {
 namespace {
 
-// jobPreparation may have added to ~/.bashrc what the program needs. With PS1 set, bash gets past the line with which
-// most such files return in shells that are not interactive.
-constexpr const char* kReadRcFile =
-    "if [ -r ~/.bashrc ]; then\n"
-    "  PS1='$ '\n"
-    "  . ~/.bashrc >/dev/null\n"
-    "fi\n";
-
 // Where no interpreter is given the service ran python. Many systems of today have python3 alone.
 constexpr const char* kPython = "\"$(type -P python || echo python3)\"";
 
@@ -126,12 +118,31 @@ std::string enter_folder(const JobRun& run) {
   return run.job.is_native ? "" : "cd -- " + quote_word(run.temp()) + " || exit 242\n";
 }
 
+// jobPreparation may have added to ~/.bashrc what the program needs. With PS1 set, bash gets past the line with which
+// most such files return in shells that are not interactive. A PATH that the user gives for the job counts more than
+// that file's. So does a Python environment that is activated already, unless the file activates another one.
+std::string read_rc_file(const JobRun& run) {
+  const auto& variables = run.job.variables;
+  const bool has_path =
+      run.options.overridden.contains("PATH") ||
+      std::any_of(variables.begin(), variables.end(), [](const JobVariable& given) { return given.name == "PATH"; });
+  return std::string("if [ -r ~/.bashrc ]; then\n"
+                     "  hvdrun_path=$PATH hvdrun_venv=${VIRTUAL_ENV:-} PS1='$ '\n"
+                     "  . ~/.bashrc >/dev/null\n") +
+         (has_path ? "  PATH=$hvdrun_path\n"
+                   : "  if [ -n \"$hvdrun_venv\" ] && [ -x \"$hvdrun_venv/bin/python\" ] &&\n"
+                     "     [ \"${VIRTUAL_ENV:-}\" = \"$hvdrun_venv\" ]; then\n"
+                     "    PATH=$hvdrun_venv/bin:$PATH\n"
+                     "  fi\n") +
+         "fi\n";
+}
+
 }  // namespace
 
 Result<std::string> process_text(const JobRun& run, int rank) {
   const Tool& tool = run.job.tool;
   const JobProcess& process = run.layout.processes[static_cast<std::size_t>(rank)];
-  std::string text = exported_variables(run) + enter_folder(run) + kReadRcFile;
+  std::string text = exported_variables(run) + enter_folder(run) + read_rc_file(run);
   if (!tool.command_line.empty() && tool.script.empty()) {
     text += command_text(tool.command_line);
   } else {

@@ -157,6 +157,35 @@ def test_the_bashrc_that_preparation_wrote_is_read_by_the_ranks(place):
     assert "it is yes" in done.stdout.splitlines()
 
 
+def python_of_ranks(place, rc, *flags, **environment):
+    """Which python the ranks find where preparation finds that of an activated environment, and ~/.bashrc has such a line."""
+    for name in ("venv", "other"):
+        python = place.path / name / "bin/python"
+        python.parent.mkdir(parents=True)
+        python.write_text("#!/bin/sh\n")
+        python.chmod(0o755)
+    (pathlib.Path(place.env["HOME"]) / ".bashrc").write_text(rc.format(place.path))
+    file = place.write("prepare: type -P python\ncommand: echo; type -P python\n")
+    path = f"{place.path}/venv/bin:{place.env['PATH']}"
+    done = hvdrun(*place.arguments(file, "--no-tags", *flags, hosts="localhost"),
+                  env={**place.env, "PATH": path, "VIRTUAL_ENV": f"{place.path}/venv", **environment})
+    assert done.returncode == 0, done.stderr
+    return pathlib.Path(done.stdout.splitlines()[-1]).relative_to(place.path).parts[0]
+
+
+@pytest.mark.parametrize("rc, flags, found", [
+    ("export PATH={}/other/bin:$PATH\n", [], "venv"),
+    ("export PATH={0}/other/bin:$PATH VIRTUAL_ENV={0}/other\n", [], "other"),  # it activates another one
+    ("export PATH={0}/other/bin:$PATH VIRTUAL_ENV={0}/other\n", ["-x", "PATH"], "venv"),
+])
+def test_an_activated_environment_and_a_path_that_is_given_count_more_than_the_bashrc(place, rc, flags, found):
+    assert python_of_ranks(place, rc, *flags) == found
+
+
+def test_without_an_activated_environment_the_bashrc_says_which_python(place):
+    assert python_of_ranks(place, "export PATH={}/other/bin:$PATH\n", VIRTUAL_ENV="") == "other"
+
+
 def test_a_script_is_run_by_python3_where_there_is_no_python(place):
     tools = place.path / "tools"
     tools.mkdir()
