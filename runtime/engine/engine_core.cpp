@@ -148,7 +148,11 @@ void EngineCore::on_wake() {
   queue_->quiet();
   source_->ask_for_submissions();
   const int self = parts_.map.rank;
-  end_for(devices_->plane().take_error(), self);
+  const auto failed = devices_->plane().take_error();
+  if (failed && ending_->is_over()) {
+    devices_->plane().abort(*failed);  // the job has ended in order, and nobody else ends what still runs there
+  }
+  end_for(failed, self);
   end_for(quick_relay_.take_error(), self);
   for (const AnswerCall& call : quick_relay_.take()) {
     if (const auto called = source_->call_for(call); !called.ok()) {

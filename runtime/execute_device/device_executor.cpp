@@ -125,15 +125,15 @@ Result<void> DeviceExecutor::place_stand_ins(std::span<PendingOp* const> ops, De
 // they ask for it at the same call, with the same size, and agree. That costs a message for each doubling.
 Result<void> DeviceExecutor::grow_registered(std::size_t size_bytes, Interrupt& interrupt) {
   auto made = NcclBuffer::make(comm_, std::bit_ceil(std::max(size_bytes, kRegisteredBytes)));
-  const DeviceParty party{host_.ranks, host_.map.rank, host_.backend};
-  const Result<void> own = made.ok() ? Result<void>() : Result<void>(made.error());
-  HVD_TRY_ASSIGN(const std::string why, agree(party, own, interrupt));
-  if (why.empty()) {
-    registered_.push_back(std::move(made).value());
-    return {};
+  Result<void> own = made.ok() ? Result<void>() : Result<void>(made.error());
+  if (made.ok()) {
+    registered_.push_back(std::move(made).value());  // also if it stays unused
+    own = registered_.back().enroll();
   }
-  can_register_ = false;
-  if (host_.map.rank == 0) {
+  const DeviceParty party{host_.ranks, host_.map.rank, host_.backend};
+  HVD_TRY_ASSIGN(const std::string why, agree(party, own, interrupt));
+  can_register_ = why.empty();
+  if (!can_register_ && host_.map.rank == 0) {
     notice_ = why;
   }
   return {};
@@ -347,20 +347,20 @@ Result<void> DeviceExecutor::wait_on_host(const Event& event, Interrupt& interru
   }
 }
 
-Result<std::uint8_t*> DeviceExecutor::reserve_pinned(std::size_t size_bytes, DeviceBatch& batch) {
-  if (pinned_ == nullptr || pinned_->size_bytes() < size_bytes) {
+Result<std::uint8_t*> DeviceExecutor::reserve_pinned(std::size_t size_bytes) {
+  const std::size_t there = pinned_.empty() ? 0 : pinned_.back().size_bytes();
+  if (pinned_.empty() || there < size_bytes) {
     HVD_TRY_ASSIGN(PinnedMemory made,
-                   PinnedMemory::make(pool_->device(), std::max<std::size_t>(size_bytes, kAlignment)));
-    pinned_ = std::make_shared<PinnedMemory>(std::move(made));
+                   PinnedMemory::make(pool_->device(), std::max({size_bytes, 2 * there, kAlignment})));
+    pinned_.push_back(std::move(made));
   }
-  batch.keeps.push_back(pinned_);
-  return pinned_->data();
+  return pinned_.back().data();
 }
 
 // The copy runs after the previous operation's copy back from the same memory, since one stream does both. So once this
 // copy has arrived, the host may write to that memory.
 Result<void> DeviceExecutor::fetch_inputs(std::span<PendingOp* const> ops, std::span<PendingOp> twins,
-                                          DeviceBatch& batch, Interrupt& interrupt) {
+                                          Interrupt& interrupt) {
   std::size_t total = 0;
   for (const PendingOp* op : ops) {
     total += is_on_device(*op) ? padded(input_bytes(op->what)) : 0;
@@ -368,7 +368,7 @@ Result<void> DeviceExecutor::fetch_inputs(std::span<PendingOp* const> ops, std::
   if (pool_ == nullptr) {
     return {};  // this rank only takes part with stand-ins
   }
-  HVD_TRY_ASSIGN(std::uint8_t* at, reserve_pinned(total, batch));
+  HVD_TRY_ASSIGN(std::uint8_t* at, reserve_pinned(total));
   const int own_rank = host_.ranks[static_cast<std::size_t>(host_.map.rank)];
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const std::size_t bytes = input_bytes(ops[i]->what);
@@ -415,7 +415,7 @@ Result<void> DeviceExecutor::run_staged(const Response& response, std::span<Pend
     twins[i].what = ops[i]->what;
     pointers.push_back(&twins[i]);
   }
-  HVD_TRY(fetch_inputs(ops, twins, batch, interrupt));
+  HVD_TRY(fetch_inputs(ops, twins, interrupt));
   HVD_TRY(host_.executor.run(response, pointers, interrupt));
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (is_on_device(*ops[i])) {

@@ -76,9 +76,8 @@ class DeviceExecutor {
   // The next functions move data through the host.
   Result<void> run_staged(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
                           Interrupt& interrupt);
-  Result<std::uint8_t*> reserve_pinned(std::size_t size_bytes, DeviceBatch& batch);
-  Result<void> fetch_inputs(std::span<PendingOp* const> ops, std::span<PendingOp> twins, DeviceBatch& batch,
-                            Interrupt& interrupt);
+  Result<std::uint8_t*> reserve_pinned(std::size_t size_bytes);
+  Result<void> fetch_inputs(std::span<PendingOp* const> ops, std::span<PendingOp> twins, Interrupt& interrupt);
   Result<void> put_result(PendingOp& op, PendingOp& twin, DeviceBatch& batch);
   Result<void> wait_on_host(const Event& event, Interrupt& interrupt) const;
 
@@ -97,8 +96,8 @@ class DeviceExecutor {
   std::vector<NcclBuffer> registered_;
   bool can_register_ = false;
   std::string notice_;
-  std::shared_ptr<DeviceBlock> buffer_;   // shared with the batches that use it
-  std::shared_ptr<PinnedMemory> pinned_;  // shared likewise
+  std::shared_ptr<DeviceBlock> buffer_;  // shared with the batches that use it
+  std::vector<PinnedMemory> pinned_;     // likewise each twice as large as the one before, and all kept to the end
 };
 
 }  // namespace hvd

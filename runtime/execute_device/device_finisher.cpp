@@ -1,6 +1,5 @@
 #include "runtime/execute_device/device_finisher.h"
 
-#include <algorithm>
 #include <set>
 
 #include "runtime/base/thread.h"
@@ -95,10 +94,9 @@ void DeviceFinisher::abort(const Error& cause) {
   changed_.notify_all();
 }
 
-Result<void> DeviceFinisher::drain(int process_set, Interrupt& interrupt) {
+Result<void> DeviceFinisher::drain(std::size_t left, Interrupt& interrupt) {
   std::unique_lock lock(mu_);
-  const auto is_here = [&](const DeviceBatch& batch) { return batch.process_set == process_set; };
-  while (std::any_of(batches_.begin(), batches_.end(), is_here)) {
+  while (batches_.size() > left) {
     changed_.wait_for(lock, kNap);
     lock.unlock();
     HVD_TRY(interrupt.check());

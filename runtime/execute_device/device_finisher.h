@@ -58,8 +58,8 @@ class DeviceFinisher {
   void unwatch(const std::shared_ptr<NcclComm>& comm);
   // The job is over: do not wait for anything any more. Only the first cause counts.
   void abort(const Error& cause);
-  // Waits until no batch of the process set is running.
-  Result<void> drain(int process_set, Interrupt& interrupt);
+  // Waits until at most `left` batches are running, of all process sets together.
+  Result<void> drain(std::size_t left, Interrupt& interrupt);
   // Waits until no batch is running, then ends the thread; at the deadline, and after an error, it acts as abort().
   // Call it once. False means that the device or NCCL still works on something that was aborted. Its memory must then
   // not be freed, since freeing would wait for it.

@@ -5,6 +5,9 @@ namespace {
 
 // how long the ranks of a communicator may take to end it in order
 constexpr Duration kEndTime = std::chrono::seconds(5);
+// A batch puts up to about ten things on its stream. The driver keeps about a thousand of them, and a call that finds
+// no room blocks until the device has gone on: the engine would then not hear of a rank that the device waits for.
+constexpr std::size_t kMostBatches = 64;
 
 class BatchTicket final : public DeviceTicket {
  public:
@@ -119,7 +122,7 @@ Result<void> DevicePlane::mark(std::span<const OpRef> ops) {
                                          "'; what ranks do together cannot be part of a graph: end the capture first");
       }
       HVD_TRY_ASSIGN(at->second.event, pool->event());
-      const std::lock_guard lock(mu_);  // so that serials are in the order of the stream
+      const std::lock_guard lock(marks_mu_);  // so that serials are in the order of the stream
       HVD_TRY(at->second.event->record(stream));
       at->second.stream = what.stream;
       at->second.serial = ++last_serial_;
@@ -136,7 +139,9 @@ void DevicePlane::tell(const std::string& notice, const DeviceExecutor::Host& ho
   }
 }
 
-// The ranks first agree on what they have; then they make the communicator, if they can.
+// The ranks first agree on what they have; then they make the communicator, if they can. NCCL gives memory back when it
+// makes or ends one, also when that fails, and waits for the whole device. So nothing may be running there, here and in
+// split() and remove_set(): this thread could not hear that a rank is lost, and nobody would end what runs.
 Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceExecutor::Host& host,
                                                                    Interrupt& interrupt) {
   if (!nccl_) {
@@ -159,6 +164,7 @@ Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceE
   }
   std::shared_ptr<NcclComm> comm;
   if (plan.kinds != 0) {
+    HVD_TRY(finisher_.drain(0, interrupt));
     auto made = make_comm(party, device.value(), nccl_->value(), plan.shares_gpus, settings_.start_limit, interrupt);
     if (made.ok()) {
       comm = std::move(made).value();
@@ -190,6 +196,7 @@ Result<DeviceExecutor*> DevicePlane::executor_of(int process_set, const DeviceEx
 Result<void> DevicePlane::run(int process_set, const DeviceExecutor::Host& host, const Response& response,
                               std::span<PendingOp* const> ops, DeviceBatch& batch, Interrupt& interrupt) {
   batch.process_set = process_set;
+  HVD_TRY(finisher_.drain(kMostBatches, interrupt));
   HVD_TRY_ASSIGN(DeviceExecutor * executor, executor_of(process_set, host, interrupt));
   const auto relaxed = ignore_captures();
   Result<void> launched = executor->run(response, ops, batch, interrupt);
@@ -250,7 +257,7 @@ Result<void> DevicePlane::remove_set(int process_set, Interrupt& interrupt) {
   if (found == executors_.end()) {
     return {};
   }
-  HVD_TRY(finisher_.drain(process_set, interrupt));
+  HVD_TRY(finisher_.drain(0, interrupt));
   const auto relaxed = ignore_captures();
   if (const auto& comm = found->second->comm(); comm != nullptr) {
     finisher_.unwatch(comm);

@@ -79,8 +79,11 @@ class DevicePlane {
   // guarded by mu_
   std::mutex mu_;
   std::shared_ptr<DevicePool> pool_;  // of this rank's device; shared with the memory and events that it has given out
-  std::uint64_t last_serial_ = 0;
   std::optional<Error> error_;
+  // guarded by marks_mu_, which the engine never waits for: a thread that has it may block in the driver, where the
+  // program's stream is full
+  std::mutex marks_mu_;
+  std::uint64_t last_serial_ = 0;
   // engine only
   std::optional<Result<std::shared_ptr<const NcclLibrary>>> nccl_;  // set after the search for NCCL
   std::map<int, std::unique_ptr<DeviceExecutor>> executors_;        // by process set

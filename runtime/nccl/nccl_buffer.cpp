@@ -4,9 +4,12 @@ namespace hvd {
 
 Result<NcclBuffer> NcclBuffer::make(std::shared_ptr<NcclComm> comm, std::size_t size_bytes) {
   HVD_TRY_ASSIGN(void* const data, comm->allocate(size_bytes));
-  NcclBuffer made(std::move(comm), data, size_bytes);
-  HVD_TRY_ASSIGN(made.registration_, made.comm_->register_memory(data, size_bytes));
-  return made;
+  return NcclBuffer(std::move(comm), data, size_bytes);
+}
+
+Result<void> NcclBuffer::enroll() {
+  HVD_TRY_ASSIGN(registration_, comm_->register_memory(data_, size_bytes_));
+  return {};
 }
 
 NcclBuffer::~NcclBuffer() {

@@ -19,8 +19,10 @@ namespace hvd {
 class NcclBuffer {
  public:
   // Call it only with a communicator whose library has such memory (NcclLibrary::has_memory). It is local: no other
-  // rank needs to call it.
+  // rank needs to call it. The memory is not registered yet.
   static Result<NcclBuffer> make(std::shared_ptr<NcclComm> comm, std::size_t size_bytes);
+  // Registers it; local, too. After a failure the caller decides when the memory is freed.
+  Result<void> enroll();
   ~NcclBuffer();
   NcclBuffer(NcclBuffer&& other) noexcept
       : comm_(std::move(other.comm_)),

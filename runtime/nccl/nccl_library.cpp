@@ -10,15 +10,18 @@ std::string version_text(int version) {
          std::to_string(version % 100);
 }
 
-// Returns what to look at, for codes that say little by themselves.
-const char* advice(NcclCode code) {
+// Returns what to look at, for codes that say little by themselves. `last` is what NCCL said last.
+const char* advice(NcclCode code, std::string_view last) {
   switch (code) {
     case NcclCode::kUnhandledCudaError:
     case NcclCode::kSystemError:
     case NcclCode::kInternalError:
       return "; NCCL_DEBUG=INFO shows more";
     case NcclCode::kInvalidUsage:
-      return "; it is so where two ranks have one GPU; see hvdrun --gpus";
+      // It has other reasons too, such as an NCCL_SOCKET_IFNAME that names no interface.
+      return last.empty() || last.find("Duplicate GPU") != std::string_view::npos
+                 ? "; it is so where two ranks have one GPU; see hvdrun --gpus"
+                 : "";
     case NcclCode::kRemoteError:
     case NcclCode::kTimeout:
       return "; another rank, or the way to it, is gone";
@@ -101,14 +104,14 @@ Result<void> NcclLibrary::check(NcclCode code, const char* function, NcclHandle 
   if (code == NcclCode::kSuccess || code == NcclCode::kInProgress) {
     return {};
   }
-  const char* last = comm != nullptr && calls_.get_last_error != nullptr ? calls_.get_last_error(comm) : nullptr;
-  const bool says_more = last != nullptr && *last != '\0';
+  const char* said = calls_.get_last_error != nullptr ? calls_.get_last_error(comm) : nullptr;
+  const std::string_view last = said != nullptr ? said : "";
   // These codes may mean the end of another rank, which can be known better elsewhere.
   const bool is_of_others =
       code == NcclCode::kRemoteError || code == NcclCode::kSystemError || code == NcclCode::kTimeout;
   return Error(is_of_others ? Code::kLostPeer : Code::kSystem,
                std::string(function) + ": " + calls_.get_error_string(code) +
-                   (says_more ? std::string(" (NCCL last said: ") + last + ")" : "") + advice(code));
+                   (last.empty() ? "" : " (NCCL last said: " + std::string(last) + ")") + advice(code, last));
 }
 
 }  // namespace hvd

@@ -27,8 +27,8 @@ class NcclLibrary {
   [[nodiscard]] bool has_memory() const { return calls_.mem_alloc != nullptr; }
   // Returns "NCCL 2.27.3, /usr/lib/libnccl.so.2".
   [[nodiscard]] std::string text() const;
-  // Turns NCCL's code into a result: kLostPeer for what may be the end of another rank, otherwise kSystem. `comm` is
-  // asked for NCCL's last error text; it may be null.
+  // Turns NCCL's code into a result: kLostPeer for what may be the end of another rank, otherwise kSystem. With it
+  // comes what NCCL said last, for which it takes any `comm`, also null.
   Result<void> check(NcclCode code, const char* function, NcclHandle comm) const;
 
  private:

@@ -211,7 +211,8 @@ bool says_where(const Outcome& told) {
 }
 
 void check_told(const std::string& name, const Failed& failed) {
-  const std::string words = name.substr(0, 4) == "nccl" ? "unhandled cuda error" : "CUDA_ERROR_";
+  const std::string words =
+      name.substr(0, 4) == "nccl" ? "unhandled cuda error (NCCL last said: said by the fake NCCL)" : "CUDA_ERROR_";
   int named = 0;
   for (const Outcome& told : failed.outcomes) {
     CAPTURE(told.error);
@@ -317,6 +318,16 @@ TEST_CASE("devices: a call of NCCL's that fails is told to all ranks, or does no
   load_fakes();
   check_failures(kNcclCalls, 3, true);
   check_failures(kNcclCalls, 1, false);
+}
+
+// As for an NCCL_SOCKET_IFNAME that names no interface, which NCCL says in its words; it is no matter of GPUs.
+TEST_CASE("devices: a use that NCCL calls invalid is told in its words, and no other reason is made up") {
+  load_fakes();
+  const auto fail = [](bool begins) { fake::nccl().fail("ncclGetUniqueId", begins ? 1 : 0, 5); };
+  for (const Outcome& told : outcomes_of({}, 2, fail)) {
+    CHECK(told.says("ncclGetUniqueId: invalid usage (NCCL last said: said by the fake NCCL)"));
+    CHECK_FALSE(told.says("two ranks have one GPU"));
+  }
 }
 
 TEST_CASE("devices: a communicator that cannot be made is an error of all ranks, by its deadline") {

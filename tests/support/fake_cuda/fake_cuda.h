@@ -18,7 +18,8 @@
 extern "C" {
 
 // Calls of a function of the driver ("cuMemAlloc", without _v2) since the start; and of what streams ran: "kernel",
-// "copy", "fill", "host function". "pageable copy": copies from or to memory of the host that is not pinned.
+// "copy", "fill", "host function". "pageable copy": copies from or to memory of the host that is not pinned. "full
+// stream": calls that blocked until a stream, which has room for 1024 things, had room again.
 // "live memory", "live pinned memory", "live stream", "live event": what was made and not yet destroyed.
 std::int64_t fake_cuda_count(const char* what);
 

@@ -3,6 +3,8 @@
 #include <thread>
 #include <utility>
 
+#include "tests/support/fake_cuda/fake_faults.h"
+
 namespace hvd::fake {
 
 void Mark::pass() {
@@ -34,7 +36,11 @@ void CUstream_st::start(std::chrono::microseconds delay) {
 }
 
 void CUstream_st::push(std::function<void()> task) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (tasks_.size() >= kRoom) {
+    static_cast<void>(hvd::fake::count_call("full stream"));
+    changed_.wait(lock, [this] { return tasks_.size() < kRoom; });
+  }
   tasks_.push_back(std::move(task));
   changed_.notify_all();
 }

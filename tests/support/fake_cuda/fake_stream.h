@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -39,6 +40,9 @@ class Mark {
 
 // Thread: any. Its own thread keeps it alive until the queue is empty.
 struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
+  // How much waits on it at most: as with the real driver, a call that brings more blocks until there is room.
+  static constexpr std::size_t kRoom = 1024;
+
   explicit CUstream_st(hvd::fake::Context& owner) : context(owner) {}
   void start(std::chrono::microseconds delay);
   void push(std::function<void()> task);
