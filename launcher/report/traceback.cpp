@@ -46,6 +46,22 @@ bool is_exception(std::string_view line) {
                      [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.' || c >= 0x80; });
 }
 
+// An error of our own package is raised deep within it. The program's line that called it says more.
+bool is_of_package(std::string_view frame) {
+  return frame.find("/horovod/") != std::string_view::npos;
+}
+
+// Returns the frame at `last`, or the innermost one before it in the same traceback that is not the package's.
+std::string program_frame(const std::vector<std::string>& lines, std::size_t last) {
+  for (std::size_t i = last + 1; i-- > 0 && is_indented(without_rank(lines[i]));) {
+    const auto frame = frame_of(without_rank(lines[i]));
+    if (frame && !is_of_package(*frame)) {
+      return *frame;
+    }
+  }
+  return *frame_of(without_rank(lines[last]));
+}
+
 }  // namespace
 
 std::optional<Traceback> find_traceback(const std::vector<std::string>& lines) {
@@ -59,7 +75,8 @@ std::optional<Traceback> find_traceback(const std::vector<std::string>& lines) {
     if (after == lines.end() || !is_exception(without_rank(*after))) {
       return std::nullopt;
     }
-    return Traceback{std::string(without_rank(*after)), *frame};
+    const std::string_view what = without_rank(*after);
+    return Traceback{std::string(what), what.starts_with("horovod.") ? program_frame(lines, i) : *frame};
   }
   return std::nullopt;
 }

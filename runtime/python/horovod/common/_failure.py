@@ -19,6 +19,9 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 _EXIT_CODE = 1
 _EXIT_CODE_INTERRUPTED = 130
 
+# The folder of this package.
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+
 # The names of the outermost frame of a program that still runs. A hook that the interpreter calls has none of them
 # below.
 _PROGRAM_FRAMES = ("<module>", "_run_module_as_main", "_bootstrap")
@@ -110,12 +113,13 @@ def _line_of(error: BaseException, trace: Any) -> str:
     lines = traceback.format_exception_only(type(error), error)
     first = next((line for line in lines if not line.startswith(" ")), type(error).__name__)
     line = first.strip().split("\n")[0][:500]
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is not None:
+    place = None
+    while trace is not None:
         code = trace.tb_frame.f_code
-        line += f", {code.co_filename}:{trace.tb_lineno} in {code.co_name}"
-    return line
+        if place is None or not code.co_filename.startswith(_PACKAGE):  # the user's line says more than one of ours
+            place = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+        trace = trace.tb_next
+    return line if place is None else f"{line}, {place}"
 
 
 def job_error(error: BaseException) -> Optional[HorovodInternalError]:

@@ -338,6 +338,14 @@ TEST_CASE("the end of a traceback is found, also when its beginning is cut off o
                 "  [Previous line repeated 3 more times]", "RuntimeError"}) == "RuntimeError @ b.py:2 in g");
   CHECK(end_of({"[rank1]:   File \"a.py\", line 1, in f", "[rank1]:     g()", "[rank1]: ValueError: no"}) ==
         "ValueError: no @ a.py:1 in f");
+  // An error of the package names the program's line, where that is there.
+  CHECK(end_of({"  File \"a.py\", line 1, in f", "    hvd.allreduce(x)",
+                "  File \"/v/site-packages/horovod/torch/_handles.py\", line 9, in g", "    raise error",
+                "horovod.common.exceptions.HorovodInternalError: no"}) ==
+        "horovod.common.exceptions.HorovodInternalError: no @ a.py:1 in f");
+  CHECK(end_of({"    hvd.allreduce(x)", "  File \"/v/horovod/torch/_handles.py\", line 9, in g",
+                "horovod.common.exceptions.HorovodInternalError: no"}) ==
+        "horovod.common.exceptions.HorovodInternalError: no @ /v/horovod/torch/_handles.py:9 in g");
   CHECK(end_of({"  File \"s.py\", line 9", "    x = = 1", "        ^", "SyntaxError: invalid syntax"}) ==
         "SyntaxError: invalid syntax @ s.py:9");
   CHECK(end_of({"  File \"a.py\", line 1, in f", "    raise"}) == "none");
