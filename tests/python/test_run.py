@@ -115,6 +115,16 @@ def test_an_exception_that_cannot_travel_is_told(hosts):
         horovod.run(work, num_proc=1, hosts=hosts and "elsewhere:1")
 
 
+def test_a_result_that_cannot_travel_is_told(hosts):
+    def work():
+        import threading
+
+        return {"loss": 0.5, "model": [threading.Lock()]}
+
+    with pytest.raises(TypeError, match=r"^what the function returns cannot be sent back: its result, item 'model', item 0 \(a _thread.lock\)"):
+        horovod.run(work, num_proc=1, hosts=hosts and "elsewhere:1")
+
+
 @pytest.mark.parametrize("end, words", [
     ("os._exit(3)", "exit code 3"), ("sys.exit(3)", "exit code 3"), ("os.kill(os.getpid(), 9)", "SIGKILL"),
     ("os._exit(0)", "left no result: each ended with code 0 before its function returned"),

@@ -25,7 +25,7 @@ class HorovodRunner:
             sparkdl.horovod.log_to_driver and LogCallback. With np below 0 all is shown.
     """
 
-    def __init__(self, *, np: int, driver_log_verbosity: str = "log_callback_only") -> None:
+    def __init__(self, np: int, driver_log_verbosity: str = "log_callback_only") -> None:
         if isinstance(np, bool) or not isinstance(np, int):
             raise TypeError(f"np must be a whole number, not {np!r}")
         if np == 0:

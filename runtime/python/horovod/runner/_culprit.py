@@ -19,6 +19,11 @@ def find_culprit(func: Callable[..., Any], args: Tuple, kwargs: Dict[str, Any]) 
     return _first_of(iter([*parts, *_parts_of(func)]), _DEPTH)
 
 
+def find_in_result(result: Any) -> str:
+    """Returns "its result, item 'model', attribute '.lock' (a _thread.lock)", or what the result is, where no part alone is to blame."""
+    return _first_of(iter([("its result", result)]), _DEPTH) or f"its result (a {type(result).__qualname__})"
+
+
 def _is_pickled(value: Any) -> bool:
     try:
         cloudpickle.dumps(value)

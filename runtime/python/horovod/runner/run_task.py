@@ -5,6 +5,7 @@ import pickle
 import sys
 import time
 import traceback
+from typing import Any
 
 import cloudpickle
 
@@ -12,6 +13,18 @@ from horovod.common import _failure
 from horovod.runner._called import call as call_function
 from horovod.runner._called import present_rank
 from horovod.runner._exchange import Reply, receive
+
+
+def _pickled(result: Any) -> bytes:
+    try:
+        return cloudpickle.dumps(result)
+    except Exception as error:
+        from horovod.runner._culprit import find_in_result
+
+        raise TypeError(
+            f"what the function returns cannot be sent back: {find_in_result(result)}: {error}. Return what can be pickled, "
+            "such as numbers, arrays, or a model's weights"
+        ) from error
 
 
 def main() -> int:
@@ -23,7 +36,7 @@ def main() -> int:
         paths, call = pickle.loads(payload)
         sys.path += [path for path in paths if path not in sys.path]
         func, args, kwargs = pickle.loads(call)
-        result = cloudpickle.dumps(call_function(func, args, kwargs))
+        result = _pickled(call_function(func, args, kwargs))
         reply.check_size(result)
     except Exception as error:
         # It brings what only the side that starts jobs needs, which would cost each rank's start a sixth of its time.
