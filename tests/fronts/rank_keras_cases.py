@@ -233,10 +233,13 @@ def case_schedules_without_initial_lr_begin_at_the_optimizers():
             adjusted.append(epoch)
             super()._adjust_learning_rate(epoch)
 
-    callbacks = [hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=1), Noted(start_epoch=1, multiplier=0.5)]
-    for begin in (0.4, 0.2):
-        rates = fit(model, own(X), own(Y), BATCH, callbacks, epochs=3)["lr"]
-        np.testing.assert_allclose(rates, [begin, begin, begin / 2], rtol=1e-5)
+    callbacks = [
+        hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=1), Noted(start_epoch=1, end_epoch=3, multiplier=0.5),
+        schedule(start_epoch=3, multiplier=0.25, staircase=False),
+    ]  # fmt: skip
+    for begin in (0.4, 0.1):
+        rates = fit(model, own(X), own(Y), BATCH, callbacks, epochs=5)["lr"]
+        np.testing.assert_allclose(rates, [begin, begin / 2, begin / 2, begin / 4, begin / 4], rtol=1e-5)
     assert adjusted == [1, 2, 1, 2]
     assert "multiplier" in raises(ValueError, schedule, 0.4)
 
@@ -280,6 +283,24 @@ def case_saved_models_load_without_us_and_with_us():
             np.testing.assert_array_equal(keras.ops.convert_to_numpy(got), keras.ops.convert_to_numpy(expected))
     fit(ours, own(X), own(Y), BATCH, epochs=1)
     same_on_all(ours)
+
+
+def case_a_model_from_a_h5_file_trains_on():
+    """In which Horovod's examples keep checkpoints. Keras itself loses the optimizer's state, and then refuses to train."""
+    for policy in ("float32", "mixed_float16"):
+        model = make_model(policy)
+        keras.config.set_dtype_policy(policy)
+        compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.Adam(1e-2)))
+        fit(model, own(X), own(Y), BATCH, epochs=1)
+        path = f"{tempfile.mkdtemp()}/checkpoint-1.h5"
+        model.save(path)
+        loaded = hvd.load_model(path)
+        keras.config.set_dtype_policy("float32")
+        assert len(loaded.optimizer.variables) == len(model.optimizer.variables) > 4
+        for got, expected in zip(loaded.optimizer.variables, model.optimizer.variables):
+            np.testing.assert_array_equal(keras.ops.convert_to_numpy(got), keras.ops.convert_to_numpy(expected))
+        fit(loaded, own(X), own(Y), BATCH, epochs=1)
+        same_on_all(loaded)
 
 
 def case_old_names():

@@ -418,11 +418,50 @@ def case_schedules_without_initial_lr_begin_at_the_optimizers():
             adjusted.append(epoch)
             super()._adjust_learning_rate(epoch)
 
-    callbacks = [hvd_keras.callbacks.LearningRateWarmupCallback(warmup_epochs=1), Noted(start_epoch=1, multiplier=0.1)]
-    rates = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=3, verbose=0, callbacks=callbacks).history["lr"]
-    np.testing.assert_allclose(rates, [0.1, 0.1, 0.01], rtol=1e-5)
+    callbacks = [
+        hvd_keras.callbacks.LearningRateWarmupCallback(warmup_epochs=1), Noted(start_epoch=1, end_epoch=3, multiplier=0.1),
+        schedule(start_epoch=3, multiplier=0.01),
+    ]  # fmt: skip
+    rates = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=5, verbose=0, callbacks=callbacks).history["lr"]
+    np.testing.assert_allclose(rates, [0.1, 0.01, 0.01, 0.001, 0.001], rtol=1e-5)
     assert adjusted == [1, 2]
     assert "multiplier" in raises(ValueError, schedule, 0.1)
+
+
+def case_older_optimizers_have_their_momentum_corrected():
+    if KERAS_3:
+        return
+    weights = []
+    for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+        for is_scaled in (False, True):
+            model = make_model()
+            optimizer = hvd_keras.DistributedOptimizer(kind(0.1, momentum=0.9))
+            optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if is_scaled else optimizer
+            model.compile(optimizer, "mse")
+            callbacks = [hvd_keras.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 0.2 if epoch else 1.0)]
+            targets = own(INPUTS)[:, :2]
+            model.fit(own(INPUTS), targets, batch_size=BATCH, epochs=3, shuffle=False, verbose=0, callbacks=callbacks)
+            weights.append(model)
+    for model in weights[1:]:
+        near(model, weights[0])
+
+
+def case_keras_in_a_graph_of_tensorflow_1():
+    if KERAS_3:
+        return
+    with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
+        model = make_model(RANK)
+        optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.1, momentum=0.9))
+        model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+        callbacks = [
+            hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0), hvd_keras.callbacks.MetricAverageCallback(),
+            hvd_keras.callbacks.LearningRateWarmupCallback(warmup_epochs=2),
+        ]  # fmt: skip
+        rates = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=3, verbose=0, callbacks=callbacks).history["lr"]
+        np.testing.assert_allclose(rates, [0.1 * (1 + 1 / SIZE) / 2, 0.1, 0.1], rtol=1e-5)
+        weights = model.get_weights()
+    for mine, others in zip(weights, hvd.broadcast_object(weights)):
+        np.testing.assert_array_equal(mine, others)
 
 
 def case_sync_batch_normalization_is_that_of_the_whole_batch():
@@ -567,6 +606,18 @@ def case_a_program_puts_its_own_reduction_into_an_optimizer():
         optimizer._allreduce = lambda gradients, variables: gradients
         optimizer.apply_gradients([(tf.constant([1.0]), local)])
         assert local.numpy() == [-passes - 1], local
+
+
+def case_a_program_asks_whether_an_optimizer_is_distributed():
+    """As Merlin Models does, which would otherwise distribute it itself."""
+    if KERAS_3:
+        return
+    for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+        assert not kind(0.1).__module__.startswith("horovod")
+        optimizer = hvd_keras.DistributedOptimizer(kind(0.1))
+        for made in (optimizer, type(optimizer).from_config(optimizer.get_config())):
+            assert made.__module__.startswith("horovod"), made.__module__
+            assert "horovod" not in type(made).__module__  # saved models have this one
 
 
 def case_with_backward_passes_per_step_legacy_keras_counts_batches():

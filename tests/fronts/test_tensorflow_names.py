@@ -1,6 +1,7 @@
 """The names and arguments that TensorFlow and Keras scripts written for Horovod use."""
 
 import importlib
+import importlib.metadata
 import inspect
 import os
 import subprocess
@@ -164,3 +165,35 @@ def test_legacy_keras_needs_no_keras_3():
     done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "TF_USE_LEGACY_KERAS": "1"}, capture_output=True,
                           text=True, timeout=PATIENCE)  # fmt: skip
     assert done.stdout == "made\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import horovod.keras as hvd, horovod.tensorflow.keras as expected\nfrom tensorflow.keras import optimizers",
+        "from keras import optimizers\nimport horovod.keras as hvd, horovod._keras3 as expected",
+    ],
+    ids=["legacy", "3"],
+)
+def test_horovod_keras_is_for_the_keras_that_a_script_uses(script):
+    pytest.importorskip("tf_keras")
+    if int(importlib.metadata.version("keras").partition(".")[0]) < 3:
+        pytest.skip("needs Keras 3")
+    script += (
+        "\nhvd.init(); hvd.DistributedOptimizer(optimizers.SGD(0.1))\n"
+        "assert hvd.callbacks.MetricAverageCallback is expected.callbacks.MetricAverageCallback\n"
+        "assert hvd.elastic.KerasState is expected.elastic.KerasState"
+    )
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "TF_USE_LEGACY_KERAS": "1"}, check=True, timeout=PATIENCE)
+
+
+def test_an_optimizer_of_the_other_keras_is_refused_with_what_to_write():
+    tf_keras = pytest.importorskip("tf_keras")
+    import horovod.keras
+    import horovod.tensorflow
+
+    if os.environ.get("TF_USE_LEGACY_KERAS") or int(importlib.metadata.version("keras").partition(".")[0]) < 3:
+        pytest.skip("needs Keras 3")
+    for front in (horovod.keras, horovod.tensorflow):
+        with pytest.raises(ValueError, match="TF_USE_LEGACY_KERAS=1"):
+            front.DistributedOptimizer(tf_keras.optimizers.SGD(0.1))

@@ -148,7 +148,7 @@ def test_a_schedule_of_horovods_counts_from_the_rate_of_all_processes_also_in_a_
     store = store_of(tmp_path)
 
     def callback():
-        return hvd.callbacks.LearningRateScheduleCallback(initial, multiplier=0.5)
+        return hvd.callbacks.LearningRateScheduleCallback(initial, multiplier=lambda epoch: 0.5**epoch)
 
     backend = Here() if initial is None else LocalBackend(2)
     for epochs, rate in ((2, 0.05), (3, 0.025)):

@@ -40,7 +40,7 @@ from horovod.common.basics import (
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.common.util import choose_op as _choose_op
-from horovod._keras3 import callbacks, elastic
+from horovod._keras3 import _h5, callbacks, elastic
 from horovod._keras3._backend import Compression
 from horovod._keras3._backend import why_not_compiled as _why_not_compiled
 from horovod._keras3._optimizer import DistributedOptimizer, PartialDistributedOptimizer, steps_for_all
@@ -180,6 +180,7 @@ def load_model(
     objects = {cls.__name__: cls for cls in custom_optimizers or ()}
     objects.update(custom_objects or {})
     model = _keras.saving.load_model(filepath, custom_objects=objects)
+    _h5.restore_optimizer(model, filepath)
     if getattr(model, "optimizer", None) is not None and not is_distributed(model.optimizer):
         DistributedOptimizer(model.optimizer, compression=compression)  # in place: its state stays
         _auto_jit.decide_for_loaded(model, _why_not_compiled)

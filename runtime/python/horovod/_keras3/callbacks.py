@@ -105,7 +105,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
     Args:
         initial_lr: at the beginning; for all ranks together, as the others are. By default the optimizer's when fit begins;
             scripts for older releases of Horovod rely on it.
-        multiplier: a function of the epoch; a constant is taken to the power of the epochs since start_epoch.
+        multiplier: a function of the epoch; a constant is taken to the power of the epochs since start_epoch, and without
+            initial_lr it is the factor of all of them, as in those releases.
         start_epoch, end_epoch: when; without an end, to the end.
         staircase: at the beginning of an epoch only; else in each batch, by epochs with a fraction.
         momentum_correction: what an optimizer with momentum has accumulated is scaled as the learning rate is.
@@ -131,6 +132,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         self.current_epoch = 0
         if callable(multiplier):
             self.multiplier = multiplier
+        elif initial_lr is None:  # as older releases had it: a script's callbacks give 0.1, 0.01, 0.001 for parts of the epochs
+            self.staircase, self.multiplier = True, lambda epoch: multiplier
         else:
             self.multiplier = lambda epoch: multiplier ** (epoch - start_epoch)
 

@@ -221,6 +221,11 @@ def _class_for(base: Type[Any], settings: Settings) -> Type[Any]:
     return type(base.__name__, (_Distributed, base), body)
 
 
+def made(optimizer: Any) -> Any:
+    """An optimizer; a name or a configuration is made one."""
+    return keras.optimizers.get(optimizer) if isinstance(optimizer, (str, dict)) else optimizer
+
+
 def is_distributed(optimizer: Any) -> bool:
     """Whether it came from DistributedOptimizer."""
     return isinstance(optimizer, _Distributed)
@@ -229,7 +234,8 @@ def is_distributed(optimizer: Any) -> bool:
 def wrap(optimizer: Any, settings: Settings) -> Any:
     """The same object, whose gradients are reduced from now on; around it a LossScaleOptimizer where Keras would put one."""
     if not isinstance(optimizer, keras.optimizers.Optimizer):
-        hint = "; for tf-keras (TF_USE_LEGACY_KERAS=1) use horovod.tensorflow.keras" if "keras" in type(optimizer).__module__ else ""
+        is_legacy = "keras" in type(optimizer).__module__
+        hint = "; for tf-keras set TF_USE_LEGACY_KERAS=1, and import horovod.tensorflow.keras" if is_legacy else ""
         raise ValueError(f"hvd.DistributedOptimizer takes a Keras 3 optimizer, not {type(optimizer).__name__}{hint}")
     if is_distributed(optimizer):
         raise ValueError("this optimizer is a hvd.DistributedOptimizer already")

@@ -9,9 +9,9 @@
 Start it with `KERAS_BACKEND=jax hvdrun -np 4 python script.py`. Without hvdrun a script is a job of one rank.
 """
 
-import keras as _keras
+from horovod.keras._which import IS_LEGACY as _IS_LEGACY
 
-if int(_keras.__version__.partition(".")[0]) < 3:
+if _IS_LEGACY:
     from horovod.tensorflow.keras import *
     from horovod.tensorflow.keras import __all__
 else:

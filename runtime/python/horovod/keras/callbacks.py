@@ -1,8 +1,8 @@
 """Callbacks for model.fit, for the Keras that is installed."""
 
-import keras as _keras
+from horovod.keras._which import IS_LEGACY as _IS_LEGACY
 
-if int(_keras.__version__.partition(".")[0]) < 3:
+if _IS_LEGACY:
     from horovod.tensorflow.keras.callbacks import *
     from horovod.tensorflow.keras.callbacks import __all__
 else:

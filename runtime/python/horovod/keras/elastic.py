@@ -1,8 +1,8 @@
 """Training that goes on after a failed collective, for the Keras that is installed."""
 
-import keras as _keras
+from horovod.keras._which import IS_LEGACY as _IS_LEGACY
 
-if int(_keras.__version__.partition(".")[0]) < 3:
+if _IS_LEGACY:
     from horovod.tensorflow.keras.elastic import *
     from horovod.tensorflow.keras.elastic import __all__
 else:

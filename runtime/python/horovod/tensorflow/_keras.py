@@ -3,8 +3,6 @@
 import functools
 from typing import Any, Optional
 
-import tensorflow as tf
-
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import _legacy_keras
 from horovod.tensorflow._reduce import Groups, keras_allreduce
@@ -40,9 +38,9 @@ def distributed(
             scale_local_gradients=scale_local_gradients,
         )
     check_backend()
-    from horovod.common._keras_optimizer import Settings, wrap  # needs Keras 3, which legacy Keras does without
+    from horovod.common._keras_optimizer import Settings, made, wrap  # needs Keras 3, which legacy Keras does without
 
-    optimizer = tf.keras.optimizers.get(optimizer)
+    optimizer = made(optimizer)
     settings = Settings(
         functools.partial(keras_allreduce, sparse_as_dense=sparse_as_dense), op, compression, gradient_predivide_factor, groups, backward_passes_per_step,
         average_aggregated_gradients, process_set, (), scale_local_gradients, name or type(optimizer).__name__,

@@ -88,6 +88,10 @@ class _Distributed:
         # models have.
         return f"<horovod._keras.{type(self).__name__} object at {id(self):#x}>"
 
+    @classmethod
+    def from_config(cls, *args: Any, **kwargs: Any) -> Any:
+        return _marked(super().from_config(*args, **kwargs))
+
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Any]:
         """As the optimizer's, reduced over the ranks."""
         return self._hvd_computed(super().compute_gradients(*args, **kwargs))
@@ -145,6 +149,13 @@ class _Distributed:
         self._hvd.local_variables.append(var)
 
 
+def _marked(optimizer: Any) -> Any:
+    """The same object, whose __module__ begins with "horovod". Merlin Models looks for that, and would otherwise distribute an
+    optimizer again that a script has distributed."""
+    object.__setattr__(optimizer, "__module__", "horovod._keras")
+    return optimizer
+
+
 def _wrap(optimizer: Any, settings: _Settings) -> Any:
     """The same object, whose gradients are reduced from now on. The class has the settings, so that what from_config() makes of it
     is distributed too."""
@@ -161,7 +172,7 @@ def _wrap(optimizer: Any, settings: _Settings) -> Any:
         "__doc__": base.__doc__,
     }
     object.__setattr__(optimizer, "__class__", type(base.__name__, (_Distributed, base), body))
-    return optimizer
+    return _marked(optimizer)
 
 
 def _settings(

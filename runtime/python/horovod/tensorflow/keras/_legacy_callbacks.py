@@ -1,5 +1,6 @@
 """Callbacks and the elastic state for legacy Keras (tf-keras)."""
 
+import contextlib
 from typing import Any, Callable, Dict, List, Optional, Union
 
 import numpy as np
@@ -69,6 +70,20 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
         self._average.apply({} if logs is None else logs)
 
 
+def _momentum_slots(optimizer: Any, variables: List[Any]) -> List[Any]:
+    """The accumulated steps of an optimizer with momentum; an older optimizer has none before its first step."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if not _K.get_value(getattr(optimizer, "momentum", 0.0)):
+        return []
+    if not hasattr(optimizer, "get_slot"):
+        return list(getattr(optimizer, "momentums", ()))
+    slots = []
+    for variable in variables:
+        with contextlib.suppress(KeyError):
+            slots.append(optimizer.get_slot(variable, "momentum"))
+    return slots
+
+
 class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
     """Sets the learning rate to initial_lr * multiplier(epoch) in the epochs from start_epoch until before end_epoch. Arguments: as in
     horovod.keras.callbacks."""
@@ -92,6 +107,8 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         self.current_epoch = 0
         if callable(multiplier):
             self.multiplier = multiplier
+        elif initial_lr is None:  # as older releases had it: a script's callbacks give 0.1, 0.01, 0.001 for parts of the epochs
+            self.staircase, self.multiplier = True, lambda epoch: multiplier
         else:
             self.multiplier = lambda epoch: multiplier ** (epoch - start_epoch)
 
@@ -105,7 +122,9 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
 
     def _autodetect_steps_per_epoch(self) -> int:
         """ValueError: Keras does not know it."""
-        steps = self.params.get("steps")
+        steps, samples, batch_size = (self.params.get(key) for key in ("steps", "samples", "batch_size"))
+        if not steps and samples and batch_size:  # in graphs of TensorFlow 1 Keras tells these
+            steps = -(-samples // batch_size)
         if not steps:
             raise ValueError("the number of batches of an epoch is not known here; give steps_per_epoch")
         return steps
@@ -130,9 +149,9 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         _K.set_value(optimizer.learning_rate, new)
         # The momentum is a constant in the compiled step. Scaling the slots that it is multiplied with has the same
         # effect.
-        if self.momentum_correction and old > 0 and getattr(optimizer, "momentum", None):
-            for slot in getattr(optimizer, "momentums", ()):
-                slot.assign(slot * (new / old))
+        if self.momentum_correction and old > 0:
+            for slot in _momentum_slots(optimizer, self.model.trainable_variables):
+                _K.set_value(slot, _K.get_value(slot) * (new / old))
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if logs is not None:
