@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import os
@@ -294,3 +295,11 @@ def test_a_logger_of_rays_warns_once_that_nobody_reads():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ray_logger.log({"epoch": 2}, chief_only=False)
+
+
+def test_pip_finds_horovod_where_this_package_is_installed():
+    """Requirement files name it, and pip would compile the old one."""
+    assert importlib.metadata.version("horovod") == f"{horovod.__version__}+hvdrun"
+    done = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-index",
+                           f"horovod[pytorch]=={horovod.__version__}"], capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
+    assert done.returncode == 0 and "already satisfied: horovod" in done.stdout, done.stderr
