@@ -126,9 +126,10 @@ std::string read_rc_file(const JobRun& run) {
   const bool has_path =
       run.options.overridden.contains("PATH") ||
       std::any_of(variables.begin(), variables.end(), [](const JobVariable& given) { return given.name == "PATH"; });
-  return std::string("if [ -r ~/.bashrc ]; then\n"
-                     "  hvdrun_path=$PATH hvdrun_venv=${VIRTUAL_ENV:-} PS1='$ '\n"
-                     "  . ~/.bashrc >/dev/null\n") +
+  return std::string(
+             "if [ -r ~/.bashrc ]; then\n"
+             "  hvdrun_path=$PATH hvdrun_venv=${VIRTUAL_ENV:-} PS1='$ '\n"
+             "  . ~/.bashrc >/dev/null\n") +
          (has_path ? "  PATH=$hvdrun_path\n"
                    : "  if [ -n \"$hvdrun_venv\" ] && [ -x \"$hvdrun_venv/bin/python\" ] &&\n"
                      "     [ \"${VIRTUAL_ENV:-}\" = \"$hvdrun_venv\" ]; then\n"
