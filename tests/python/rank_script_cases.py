@@ -7,7 +7,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-from rank_side import raises, run_cases
+from rank_side import is_torch, raises, run_cases
 
 import horovod.torch as hvd
 from horovod.common.exceptions import HorovodInternalError
@@ -331,6 +331,110 @@ def case_one_warning_where_a_step_synchronizes_again():
         optimizer.step()
     assert len(caught) == 1
     assert "optimizer.step() called without optimizer.skip_synchronize()" in str(caught[0].message)
+
+
+def case_a_callback_that_synchronizes_sets_the_flag_itself():
+    """It sets what skip_synchronize sets, because its two halves are called apart."""
+    model = torch.nn.Linear(2, 1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    assert optimizer._should_synchronize
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.synchronize()
+    optimizer._should_synchronize = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.step()
+    optimizer._should_synchronize = True
+
+
+def case_classes_that_are_derived_from_the_first_base():
+    """Lightning 1 makes one for each optimizer that has skip_synchronize, and gives it the attributes."""
+    for op in (hvd.Average, hvd.Adasum):
+        model = torch.nn.Linear(2, 1)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), op=op)
+        derived = type("Derived", (type(optimizer).__bases__[0],), {})
+        assert issubclass(derived, torch.optim.SGD)
+        other = derived.__new__(derived)
+        other.__dict__ = dict(optimizer.__dict__)
+        model(torch.ones(1, 2)).sum().backward()
+        other.step()
+        other.zero_grad(set_to_none=True)
+        assert model.weight.grad is None
+
+
+def case_state_that_belongs_to_no_parameter_is_broadcast():
+    """MADGRAD counts its steps there. What only the others have is dropped."""
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    if RANK == 0:
+        optimizer.state["k"] = torch.tensor([7])
+        optimizer.state["factor"] = 0.5
+    else:
+        optimizer.state["own"] = 1
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert dict(optimizer.state) == {"k": torch.tensor([7]), "factor": 0.5}
+
+
+def case_hooks_of_scripts_change_gradients_before_they_travel():
+    """Also those that come later than the optimizer's."""
+    if not is_torch(2, 1):
+        return
+
+    def replace(p):
+        hvd.barrier()  # what has started before is done then
+        assert p.grad[0, 0] == RANK + 1.0
+        p.grad.fill_(3.0 * RANK)
+
+    for groups in (None, 1):
+        model = torch.nn.Linear(512, 512, bias=False)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), groups=groups)
+        model.weight.register_post_accumulate_grad_hook(replace)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.full((1, 512), RANK + 1.0)).sum().backward()
+            assert torch.equal(model.weight.grad, torch.full((512, 512), 1.5 * (SIZE - 1)))
+            optimizer.step()
+
+
+def case_compressions_of_scripts_see_every_gradient():
+    """Also where they work in the gradient's own memory, or only undo with another number."""
+
+    class InPlace:
+        calls = 0
+
+        def __eq__(self, other):  # so that it cannot be the key of a dict
+            return self is other
+
+        def compress(self, tensor):
+            self.calls += 1
+            return tensor.clamp_(-1, 1), None
+
+        def decompress(self, tensor, ctx):
+            self.calls += 1
+            return tensor
+
+    class Factor:
+        @staticmethod
+        def compress(tensor):
+            return tensor, 3.0
+
+        @staticmethod
+        def decompress(tensor, ctx):
+            return tensor * ctx
+
+    for groups in (None, 1):
+        in_place = InPlace()
+        for compression, expected in ((in_place, 1.0), (Factor, 15.0)):
+            model = torch.nn.Linear(2, 1, bias=False)
+            optimizer = hvd.DistributedOptimizer(
+                torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), compression, groups=groups
+            )
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(torch.full((1, 2), 5.0)).sum().backward()
+                assert SIZE == 1 or torch.equal(model.weight.grad, torch.full((1, 2), expected))
+                optimizer.step()
+        assert in_place.calls == (6 if SIZE > 1 else 0)
 
 
 def case_names_of_parameters():

@@ -69,6 +69,16 @@ def test_what_is_no_optimizer_is_refused(job, use, wrong):
         use(wrong)
 
 
+def test_what_wraps_an_optimizer_and_is_none_is_refused(job):
+    class Wrapper:
+        def __init__(self, base):
+            self.base, self.param_groups, self.state = base, base.param_groups, base.state
+
+    wrapper = Wrapper(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0))
+    with pytest.raises(ValueError, match="^Wrapper is no subclass of torch.optim.Optimizer; if it wraps an optimizer, give"):
+        hvd.DistributedOptimizer(wrapper)
+
+
 def test_a_process_of_its_own_is_a_job_of_size_1(job):
     assert [getattr(hvd, question)() for question in QUESTIONS] == [0, 1, 0, 1, 0, 1]
     assert torch.equal(hvd.allreduce(torch.ones(2)), torch.ones(2))

@@ -23,7 +23,7 @@ from horovod.torch import _sparse
 from horovod.torch._collection import Collection
 from horovod.torch._device import Place, follow, place_of
 from horovod.torch._handles import Target
-from horovod.torch.compression import BF16Compressor, FP16Compressor
+from horovod.torch.compression import BF16Compressor, FP16Compressor, NoneCompressor
 
 TOO_OFTEN = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
@@ -50,6 +50,7 @@ class Settings:
         process_set: ProcessSet,
     ) -> None:
         self.compression = compression
+        self.is_compression_ours = any(compression is ours for ours in _CASTS)
         self.op = op
         # The library divides by the number of ranks itself; a predivide factor moves part of that before the sum.
         self.prescale = 1.0 / predivide_factor
@@ -91,9 +92,9 @@ def _shape_that_travels(shape: torch.Size, memory_format: Any) -> Sequence[int]:
     return shape
 
 
-# The type to which each of these casts floating-point gradients. The library works in the memory of what it gives, and all are
-# cast back in one call.
-_CASTS = {FP16Compressor: torch.float16, BF16Compressor: torch.bfloat16}
+# The type to which each of these casts floating-point gradients, if to any. The library works in the memory of what it gives,
+# and all are cast back in one call. A script's own compression may change each gradient, so it is asked for each.
+_CASTS = {NoneCompressor: None, FP16Compressor: torch.float16, BF16Compressor: torch.bfloat16}
 
 _foreach_copy = getattr(torch, "_foreach_copy_", None)  # since torch 2.1
 
@@ -128,6 +129,7 @@ class _Gradient:
     __slots__ = (
         "p", "name", "settings", "common", "priority", "passes_left", "group",
         "plan", "dtype", "device", "shape", "format", "size_bytes", "cast", "grad", "finish", "was_sparse", "is_again", "other",
+        "hook_number",
     )  # fmt: skip
 
     def __init__(self, p: torch.Tensor, name: str, settings: Settings, common: Collection, priority: int) -> None:
@@ -138,6 +140,7 @@ class _Gradient:
         self.priority = priority
         self.passes_left = settings.passes
         self.group: Optional[_GradientGroup] = None
+        self.hook_number: Optional[int] = None  # torch's number of its hook
         # The plan for reducing gradients of this type and shape, in memory that the library can use.
         self.plan: Optional[_lib.Plan] = None
         self.dtype: Any = None
@@ -236,8 +239,9 @@ class _Gradient:
         memory = self.plan.memory
         memory[0] = memory[1] = target.memory.data_ptr()
         self.size_bytes = target.memory.numel() * target.memory.element_size()
-        cast = None if compressed is grad else _CASTS.get(settings.compression)
-        if dense is grad and target.memory is whole and (compressed is grad or compressed.dtype is cast):
+        is_plain = settings.is_compression_ours and dense is grad and target.memory is whole
+        cast = _CASTS[settings.compression] if is_plain and compressed is not grad else None
+        if is_plain and (compressed is grad or compressed.dtype is cast):
             self.dtype, self.device, self.shape, self.cast = grad.dtype, grad.device, grad.shape, cast
             self.grad = grad if cast is None else compressed
             if cast is not None:
@@ -327,6 +331,15 @@ class _GradientGroup:
         self.arrivals = itertools.count(1)
 
 
+def _is_last_of(hooks: Dict[int, Any], number: int) -> bool:
+    """Returns whether the hook with this number is called last, and else makes it the last from the next backward pass on. A
+    script's hook may change the gradient, as with Horovod, whose hooks come after all of these."""
+    if next(reversed(hooks)) == number:
+        return True
+    hooks[number] = hooks.pop(number)
+    return False
+
+
 def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
     common = gradient.common
     settings = gradient.settings
@@ -344,7 +357,12 @@ def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
             common.is_synchronized = False
         gradient.passes_left = left
         if left == 0:
-            gradient.start(p.grad)
+            hooks = getattr(p, "_post_accumulate_grad_hooks", None)
+            if hooks is None or len(hooks) == 1 or _is_last_of(hooks, gradient.hook_number):
+                gradient.start(p.grad)
+            else:
+                common.is_in_flight = True
+                common.enter_backward()  # whose end starts this one
 
     def on_gradient_to_reduce_once(p: torch.Tensor) -> None:
         if common.reduced:
@@ -427,6 +445,7 @@ class Reducer:
             if p in _HOOKS and (earlier := _HOOKS[p]()) is not None:
                 earlier.remove()
             self._hooks.append(_add_hook(p, _hook_of(gradient)))
+            gradient.hook_number = getattr(self._hooks[-1], "id", None)
             _HOOKS[p] = weakref.ref(self._hooks[-1])
 
     def _grow_batch(self, capacity: int) -> None:

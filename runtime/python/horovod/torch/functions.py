@@ -238,7 +238,9 @@ def _plan_of(optimizer: torch.optim.Optimizer) -> Dict[str, Any]:
                 key: _TensorSpec(value) if _travels_alone(value) else _packed(value)
                 for key, value in optimizer.state[p].items()
             }
-    return {"groups": groups, "state": state}
+    # Some optimizers keep what belongs to no parameter there too, such as a count of steps.
+    shared = {key: _packed(value) for key, value in optimizer.state.items() if not isinstance(key, torch.Tensor)}
+    return {"groups": groups, "state": state, "shared": shared}
 
 
 def _travels_alone(value: Any) -> bool:
@@ -258,6 +260,10 @@ def _adopt_plan(optimizer: torch.optim.Optimizer, plan: Dict[str, Any]) -> None:
     for group, (_, options) in zip(optimizer.param_groups, plan["groups"]):
         device = group["params"][0].device if group["params"] else torch.device("cpu")
         group.update({key: _unpacked(value, device) for key, value in options.items()})
+    for key in [key for key in optimizer.state if not isinstance(key, torch.Tensor)]:
+        del optimizer.state[key]
+    device = next((p.device for p in _parameters(optimizer)), torch.device("cpu"))
+    optimizer.state.update({key: _unpacked(value, device) for key, value in plan["shared"].items()})
     for index, p in enumerate(_parameters(optimizer)):
         specs = plan["state"].get(index)
         if specs is None:

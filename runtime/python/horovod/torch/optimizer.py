@@ -36,6 +36,11 @@ _NO_BASE = (
     "gradients yourself with hvd.allreduce_async_ and hvd.synchronize"
 )
 
+_ONLY_LIKE_ONE = (
+    "{} is no subclass of torch.optim.Optimizer; if it wraps an optimizer, give hvd.DistributedOptimizer that one, and wrap the "
+    "result"
+)
+
 
 # Optimizers with parameters that have no names are numbered, so that two of them can be in flight at once. Every rank
 # makes them in the same order, like everything else that has no name.
@@ -80,7 +85,7 @@ class _DistributedOptimizer(NamedMixin):
         self._hvd_settings = settings
         self._hvd_groups = groups
         self._hvd_reducer = Reducer(settings, self._hvd_add_hooks)
-        self._hvd_synchronizes_in_step = True
+        self._should_synchronize = True  # it has Horovod's name because callbacks of other projects set it
         stay_out_of_compiled_code()
         process_set = settings.process_set
         # A single rank has nothing to reduce.
@@ -155,11 +160,11 @@ class _DistributedOptimizer(NamedMixin):
         with optimizer.skip_synchronize():
             optimizer.step()
         """
-        self._hvd_synchronizes_in_step = False
+        self._should_synchronize = False
         try:
             yield
         finally:
-            self._hvd_synchronizes_in_step = True
+            self._should_synchronize = True
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Synchronizes, then makes the wrapped optimizer's step, which is the same on every rank.
@@ -170,7 +175,7 @@ class _DistributedOptimizer(NamedMixin):
         common = self._hvd_reducer.common
         self._hvd_note_step()
         reduced_closure = closure
-        if self._hvd_synchronizes_in_step:
+        if self._should_synchronize:
             if closure is not None:
 
                 def reduced_closure() -> Any:
@@ -366,7 +371,8 @@ def DistributedOptimizer(
         named_parameters: `model.named_parameters()`; the names appear in messages. Needed where ranks may have their
             parameters in different orders. Another model's parameters may have the same names, if all ranks make their
             optimizers in the same order: the gradients of the second one travel under names that end with "#2".
-        compression: `hvd.Compression.none`, `.fp16` or `.bf16`.
+        compression: `hvd.Compression.none`, `.fp16` or `.bf16`; or an object of yours with their two methods, which are called
+            for each gradient.
         backward_passes_per_step: this many backward passes are summed on each rank, without division, before the
             reduction. Without it more passes than one before a step add up too, each of which is reduced; only averages.
         op: hvd.Average or hvd.Sum (also Min, Max, Product). With hvd.Adasum each rank steps by its own gradients, and all
@@ -388,6 +394,8 @@ def DistributedOptimizer(
     if isinstance(optimizer, (_DistributedOptimizer, AdasumMixin)):
         raise ValueError("the optimizer is a DistributedOptimizer already")
     check_optimizer(optimizer)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError(_ONLY_LIKE_ONE.format(type(optimizer).__name__))
     number_of(process_set)
     op = choose_op(op, None)
     if gradient_predivide_factor != 1.0 and op != mpi_ops.Average:
@@ -403,7 +411,9 @@ def DistributedOptimizer(
     wrapped_class = optimizer.__class__
     mixin = AdasumMixin if op == mpi_ops.Adasum else _DistributedOptimizer
     # The class is of this module, as Horovod's: Lightning's strategy looks for "horovod" in it, so as not to wrap it again.
-    cls = type(wrapped_class.__name__, (mixin, wrapped_class), {"__module__": __name__})
+    both = type(wrapped_class.__name__, (mixin, wrapped_class), {"__module__": __name__})
+    # Lightning 1 derives a class of its own from the first base of this one, which with Horovod is the wrapped class.
+    cls = type(wrapped_class.__name__, (both,), {"__module__": __name__})
     wrapper = cls.__new__(cls)
     # Shares everything, the parameter groups and the state above all. A scheduler that was made for the optimizer has
     # put a `step` of its own into the object, which would go around ours.
