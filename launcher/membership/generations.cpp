@@ -1,7 +1,11 @@
 #include "launcher/membership/generations.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include "runtime/base/cpu_list.h"
+#include "runtime/rendezvous/store_wire.h"
 
 namespace hvd::launch {
 namespace {
@@ -157,12 +161,25 @@ Result<void> Generations::post(const ExchangeMessage& exchange) {
   if (member == members.end()) {
     return Error(Code::kProtocol, "it is no member of generation " + std::to_string(exchange.generation));
   }
+  if (exchange.key.starts_with(store_wire::kWhoIsMissing)) {
+    tell_missing(exchange);
+    return {};
+  }
   HVD_TRY_ASSIGN(auto values, board_.post(static_cast<int>(member - members.begin()), exchange.key, exchange.value));
   if (values) {
     sink_.broadcast(AgentMessage::kExchanged,
                     ExchangedMessage{exchange.key, std::move(*values), exchange.generation}.encode());
   }
   return {};
+}
+
+void Generations::tell_missing(const ExchangeMessage& asked) {
+  const std::vector<int> missing = board_.missing(asked.key.substr(1));
+  std::vector<int> ended;
+  std::copy_if(missing.begin(), missing.end(), std::back_inserter(ended),
+               [this, &asked](int rank) { return sink_.has_ended(started_as(asked.generation, rank)); });
+  const ExchangedMessage answer{asked.key, {cpu_list_text(missing), cpu_list_text(ended)}, asked.generation};
+  sink_.send(agents_.node_of(asked.rank).index, AgentMessage::kExchanged, answer.encode());
 }
 
 int Generations::started_as(std::uint32_t generation, int rank) const {

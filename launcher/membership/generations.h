@@ -24,6 +24,8 @@ class Generations {
     // A generation is formed. `pause`: since a member was lost, or since the first has left for it; zero where nobody
     // had to wait.
     std::function<void(const Generation& generation, Duration pause)> on_formed;
+    // Whether the process of this rank, as it was started, has ended in order.
+    std::function<bool(int rank)> has_ended;
   };
 
   struct Limits {
@@ -50,7 +52,8 @@ class Generations {
   void on_joined(const JoinedMessage& joined);
   // The rank has ended in order.
   void on_done(int rank);
-  // Returns what is wrong with it; whoever posts for a generation that is over gets no answer.
+  // Returns what is wrong with it; whoever posts for a generation that is over gets no answer. A question who is
+  // missing (store_wire.h) is answered.
   Result<void> post(const ExchangeMessage& exchange);
   // Returns the number that this rank of the generation was started with; -1: there is none.
   [[nodiscard]] int started_as(std::uint32_t generation, int rank) const;
@@ -65,6 +68,7 @@ class Generations {
   // Sends each agent the members of its node, and `start` to the one of that rank.
   void tell(const GenerationMessage& common, const std::optional<StartMessage>& start = std::nullopt,
             const Generation& formed = {});
+  void tell_missing(const ExchangeMessage& asked);
   // Waits for new members in place of those that are lost, if it does not wait already.
   void await_replacements();
 

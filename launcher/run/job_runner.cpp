@@ -113,6 +113,10 @@ Generations::Sink JobRunner::generations_sink() {
     deadlines_.on_formed();
     hosts_.look_later();
   };
+  sink.has_ended = [this](int rank) {
+    const RankRecord& record = parts_.record(rank);
+    return record.state == RankRecord::State::kEnded && record.status.is_success();
+  };
   return sink;
 }
 

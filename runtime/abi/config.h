@@ -24,7 +24,8 @@ struct Config {
   std::string alone;   // the warning for a job of one rank that looks like one of several; empty: no warning
   EngineOptions engine;
   Duration start_timeout = std::chrono::seconds(60);
-  std::string tuning;  // a tuning table or the name of its file; empty: none
+  bool has_own_timeout = false;  // the caller gave it, not HOROVOD_START_TIMEOUT
+  std::string tuning;            // a tuning table or the name of its file; empty: none
   LogLevel log_level = LogLevel::kWarning;
   std::optional<RankMap> place;  // the place that the program sees, if it is not `map`
 };

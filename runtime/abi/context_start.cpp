@@ -9,6 +9,8 @@
 #include "runtime/abi/context.h"
 #include "runtime/abi/op_checks.h"
 #include "runtime/abi/tuning_source.h"
+#include "runtime/base/contract.h"
+#include "runtime/base/text.h"
 #include "runtime/rendezvous/crypto.h"
 #include "runtime/rendezvous/hmac.h"
 #include "runtime/rendezvous/store_client.h"
@@ -38,6 +40,7 @@ Result<void> read_options(const hvd_options* options, Config& config) {
   if (options->timeout_s > 0) {
     const double seconds = options->timeout_s < kMaxTimeoutSeconds ? options->timeout_s : kMaxTimeoutSeconds;
     config.start_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+    config.has_own_timeout = true;
   }
   if (options->rank_count < 0 || (options->rank_count > 0 && options->ranks == nullptr)) {
     return Error(Code::kInvalid, "hvd_options: ranks is NULL or their number negative");
@@ -151,6 +154,11 @@ Result<std::string> object_key_of(const Store* store) {
   return hkdf_expand(secret, "hvd object key", kMacBytes);
 }
 
+std::string not_met_text(const Config& config) {
+  return "the ranks have not met within " + duration_text(config.start_timeout) +
+         (config.has_own_timeout ? "" : std::string(" (") + contract::kStartTimeout + ")");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options) {
@@ -170,8 +178,12 @@ Result<std::unique_ptr<hvd_ctx>> make_context(Config config, std::unique_ptr<Sto
     log->write(LogLevel::kWarning, config.no_mpi);
   }
   HVD_TRY_ASSIGN(std::string object_key, object_key_of(store.get()));
-  HVD_TRY_ASSIGN(auto engine, Engine::start(config.map, std::move(store), config.engine, std::move(log),
-                                            Deadline::after(config.start_timeout)));
+  auto joined =
+      Engine::start(config.map, std::move(store), config.engine, std::move(log), Deadline::after(config.start_timeout));
+  if (!joined.ok()) {
+    return joined.error().code() == Code::kTimeout ? joined.error().with_context(not_met_text(config)) : joined.error();
+  }
+  std::unique_ptr<Engine> engine = std::move(joined).value();
   const bool is_by_mpi = config.place.has_value() || config.engine.backends != nullptr;
   return std::make_unique<hvd_ctx>(std::move(engine), hvd_ctx::Joined{config.place, is_by_mpi, std::move(object_key)});
 }

@@ -19,7 +19,7 @@ namespace hvd {
 namespace {
 
 // The keys of a meeting's exchanges, in this order.
-constexpr const char* kPeersKey = "mesh";
+constexpr const char* kPeersKey = kMeetingKey;
 constexpr const char* kJoinedKey = "mesh-joined";
 
 // The file of a unix listener, and its directory if that was made for it. Both are removed with this object.

@@ -21,6 +21,9 @@ namespace hvd {
 inline constexpr std::size_t kSecretBytes = 32;
 using JobSecret = std::array<std::uint8_t, kSecretBytes>;
 
+// The key of the first exchange of all ranks, which each of them enters in hvd.init().
+inline constexpr const char* kMeetingKey = "mesh";
+
 // A message that an agent or launcher sends to a rank unasked.
 struct Notice {
   std::string cause;  // "rank 2 on node2 was killed by signal 9 (SIGKILL)": why the job is over

@@ -19,6 +19,23 @@ constexpr const char* kAgentGone = "the agent of this node is gone";
 constexpr const char* kAgentDeaf = "the agent of this node does not read what is sent to it";
 constexpr int kInterruptEveryMs = 100;
 constexpr Duration kTellTime = std::chrono::seconds(1);
+// The answer travels to the launcher and back. Without it the error only says less.
+constexpr Duration kAskTime = std::chrono::seconds(2);
+
+// `missing` and `ended` are lists of ranks: "1-3,7".
+std::string missing_text(const std::string& key, const std::string& missing, const std::string& ended) {
+  const auto is_several = [](const std::string& ranks) { return ranks.find_first_of(",-") != std::string::npos; };
+  const auto ranks_have = [&](const std::string& ranks) {
+    return (is_several(ranks) ? "ranks " : "rank ") + ranks + (is_several(ranks) ? " have" : " has");
+  };
+  const std::string text =
+      ranks_have(missing) + " not " + (key == kMeetingKey ? "called hvd.init()" : "come to the exchange '" + key + "'");
+  if (!ended.empty()) {
+    return text + "; " + (ended == missing ? is_several(ended) ? "they have" : "it has" : ranks_have(ended)) +
+           " ended with code 0";
+  }
+  return key == kMeetingKey ? text + " yet: call it earlier there, or allow more time" : text;
+}
 
 }  // namespace
 
@@ -199,10 +216,7 @@ Result<std::vector<std::string>> StoreClient::exchange_while(const std::string& 
   if (over_) {
     return Error(Code::kLostPeer, *over_);
   }
-  ByteWriter body;
-  body.text(key).text(value);
-  const std::string frame = make_frame(store_wire::kSpec, store_wire::kExchange, body.str());
-  if (auto sent = send_all(fd_.get(), as_bytes(frame), deadline); !sent.ok()) {
+  if (auto sent = send_exchange(key, value, deadline); !sent.ok()) {
     pump();
     return over_ ? Error(Code::kLostPeer, *over_) : sent.error().with_context("exchange of '" + key + "'");
   }
@@ -223,7 +237,39 @@ Result<std::vector<std::string>> StoreClient::exchange_while(const std::string& 
       return values;
     }
     interrupt.note_sleep();
-    HVD_TRY(sleep(patience, "waiting for all ranks to exchange '" + key + "'"));
+    if (const auto slept = sleep(patience, "waiting for all ranks to exchange '" + key + "'"); !slept.ok()) {
+      return slept.error().code() == Code::kTimeout ? name_missing(key, slept.error()) : slept.error();
+    }
+  }
+}
+
+Result<void> StoreClient::send_exchange(const std::string& key, const std::string& value, Deadline deadline) {
+  ByteWriter body;
+  body.text(key).text(value);
+  const std::string frame = make_frame(store_wire::kSpec, store_wire::kExchange, body.str());
+  return send_all(fd_.get(), as_bytes(frame), deadline);
+}
+
+Error StoreClient::name_missing(const std::string& key, const Error& late) {
+  const std::string question = store_wire::kWhoIsMissing + key;
+  Patience patience(Deadline::after(kAskTime));
+  if (!send_exchange(question, "", patience.until()).ok()) {
+    return late;
+  }
+  for (;;) {
+    pump();
+    if (over_) {
+      return Error(Code::kLostPeer, *over_);
+    }
+    if (exchanged_ && exchanged_->key == question) {
+      const std::vector<std::string> answer = std::move(exchanged_->values);
+      exchanged_.reset();
+      const bool is_known = answer.size() == 2 && !answer[0].empty();
+      return is_known ? Error(Code::kTimeout, missing_text(key, answer[0], answer[1])) : late;
+    }
+    if (!sleep(patience, "asking who is missing").ok()) {
+      return late;
+    }
   }
 }
 

@@ -63,6 +63,9 @@ class StoreClient final : public Store {
   void pump();
   void take_frame(const Frame& frame);
   [[nodiscard]] bool take_welcome(ByteReader& reader);
+  [[nodiscard]] Result<void> send_exchange(const std::string& key, const std::string& value, Deadline deadline);
+  // Asks the launcher who has not come to the exchange, and returns `late` if it does not answer soon.
+  Error name_missing(const std::string& key, const Error& late);
   // Records that the job is over for this rank; only the first cause is kept.
   void end(const std::string& cause);
   // Sleeps until bytes come, at most for as long as the Interrupt may go unasked. The caller must have looked at the

@@ -15,6 +15,10 @@
 //   rank -> agent   Visit     text token, i32 rank                    (instead of Hello; not answered)
 //
 // A process that only reports a Failure, and does not join, sends Visit instead of Hello.
+//
+// An Exchange whose key begins with kWhoIsMissing asks who keeps the exchange under the rest of that key waiting. It is
+// answered at once, by two values: the ranks that have not posted ("1-3,7"; empty if that is not known), and those of
+// them that have ended.
 #pragma once
 
 #include "runtime/base/frame.h"
@@ -34,6 +38,8 @@ inline constexpr std::uint16_t kVisit = 8;
 inline constexpr std::uint16_t kChanged = 9;
 inline constexpr std::uint16_t kReleased = 10;  // in place of Welcome: the rank is to end
 inline constexpr std::uint16_t kGrowing = 11;
+
+inline constexpr char kWhoIsMissing = '?';
 
 // Bounds of one exchange, so that a rank cannot make the launcher's memory grow.
 inline constexpr std::size_t kMaxKeyBytes = 256;

@@ -155,6 +155,26 @@ def test_a_job_file_names_the_rank_that_failed_first(tmp_path):
     assert re.search(r"^hvdrun: rank 1 on .* failed: ValueError: failed at", done.stderr, re.M), done.stderr
 
 
+@pytest.mark.parametrize("instead, said", [
+    ("sys.exit(0)", "rank 1 has not called hvd.init(); it has ended with code 0"),
+    ("time.sleep(600)", "rank 1 has not called hvd.init() yet: call it earlier there, or allow more time"),
+])  # fmt: skip
+def test_a_rank_that_does_not_come_to_init_is_named(instead, said, tmp_path):
+    script = (f"import os, pathlib, sys, time; sys.path.insert(0, {str(ROOT / 'runtime/python')!r})\n"
+              "from horovod.common import basics\n"
+              f"flag = pathlib.Path({str(tmp_path / 'flag')!r})\n"
+              "if os.environ['HOROVOD_RANK'] == '1':\n"
+              "    flag.touch()\n"
+              f"    {instead}\n"
+              "while not flag.exists(): time.sleep(0.05)\n"
+              "basics.init()\n")
+    done = hvdrun("-np", 2, "--grace", "1", *PYTHON, "-c", script,
+                  env={**os.environ, "HVD_LIBRARY": LIBHVD, "HOROVOD_START_TIMEOUT": "3"})  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    wanted = f"HorovodInternalError: the ranks have not met within 3 s (HOROVOD_START_TIMEOUT): {said}"
+    assert re.search(rf"^hvdrun: rank 0 on .* failed: .*{re.escape(wanted)}", done.stderr, re.M), done.stderr
+
+
 def test_an_elastic_rank_that_raises_is_started_anew_as_before(tmp_path):
     flag = tmp_path / "raised"
     script = (f"import pathlib, sys; sys.path.insert(0, {str(ROOT / 'runtime/python')!r})\n"

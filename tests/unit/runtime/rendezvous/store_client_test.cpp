@@ -325,4 +325,41 @@ TEST_CASE("news of a failure are one line of bounded length, and nothing else is
   CHECK(one_line(std::string(999, 'a') + "\xc3\xa9") == std::string(999, 'a'));
 }
 
+TEST_CASE("an exchange that comes too late names the ranks that are missing") {
+  const auto error_of = [](const std::string& key, const std::vector<std::string>& answer) {
+    FakeAgent agent;
+    const auto client = welcomed(agent);
+    std::thread agent_thread([&] {
+      agent.receive();
+      const Frame asked = agent.receive();
+      ByteReader in(asked.body);
+      CHECK(asked.type == store_wire::kExchange);
+      CHECK(in.text() == "?" + key);
+      agent.send(store_wire::kExchanged, exchanged("?" + key, answer));
+    });
+    const auto late = client->exchange(key, "v", Deadline::after(std::chrono::milliseconds(20)));
+    agent_thread.join();
+    REQUIRE_FALSE(late.ok());
+    CHECK(late.error().code() == Code::kTimeout);
+    return late.error().message();
+  };
+  CHECK(error_of("mesh", {"1", "1"}) == "rank 1 has not called hvd.init(); it has ended with code 0");
+  CHECK(error_of("mesh", {"1,2", "1,2"}) == "ranks 1,2 have not called hvd.init(); they have ended with code 0");
+  CHECK(error_of("mesh", {"1-3", "2"}) == "ranks 1-3 have not called hvd.init(); rank 2 has ended with code 0");
+  CHECK(error_of("mesh", {"1", ""}) ==
+        "rank 1 has not called hvd.init() yet: call it earlier there, or allow more time");
+  CHECK(error_of("set 4", {"0", ""}) == "rank 0 has not come to the exchange 'set 4'");
+  for (const std::vector<std::string>& nothing : {std::vector<std::string>{"", ""}, {}, {"1"}}) {
+    CHECK(error_of("mesh", nothing) == "waiting for all ranks to exchange 'mesh' timed out");
+  }
+}
+
+TEST_CASE("an exchange that comes too late is an error also if nobody says who is missing") {
+  FakeAgent agent;
+  const auto client = welcomed(agent);
+  const auto late = client->exchange("mesh", "v", Deadline::after(std::chrono::milliseconds(20)));
+  REQUIRE_FALSE(late.ok());
+  CHECK(late.error().message() == "waiting for all ranks to exchange 'mesh' timed out");
+}
+
 }  // namespace hvd::store_client_test
