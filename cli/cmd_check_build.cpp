@@ -8,6 +8,7 @@
 #include "launcher/engines/mpirun.h"
 #include "launcher/process/spawn.h"
 #include "launcher/ssh/ssh.h"
+#include "launcher/survey/own_stacks.h"
 #include "launcher/survey/python_survey.h"
 #include "runtime/base/contract.h"
 #include "runtime/base/dyn_lib.h"
@@ -128,8 +129,7 @@ std::string version_of(const launch::SoftwareSurvey& software, std::span<const c
   return "";
 }
 
-void print_frameworks() {
-  const launch::SoftwareSurvey software = survey_python();
+void print_frameworks(const launch::SoftwareSurvey& software) {
   const bool has_python = software.python_error.empty();
   std::cout << "\nAvailable Frameworks:\n";
   const auto framework = [&](const std::string& name, const std::string& version, const std::string& package) {
@@ -161,7 +161,8 @@ int print_build() {
   const auto open_mpi = launch::find_open_mpi(own_environment());
   line(open_mpi.ok(), "mpirun (" + (open_mpi.ok() ? open_mpi.value() : "Open MPI") + ": --launcher mpi)",
        open_mpi.ok() ? "" : open_mpi.error().message());
-  print_frameworks();
+  const launch::SoftwareSurvey software = survey_python();
+  print_frameworks(software);
   const auto mpi = find_mpi();
   std::cout << "\nAvailable Controllers:\n";
   line(true, "hvd", "");
@@ -176,6 +177,10 @@ int print_build() {
   line(nccl.ok(), "NCCL" + (nccl.ok() ? " (" + nccl.value() + ")" : ""), nccl.ok() ? "" : nccl.error().message());
   line(mpi.ok(), mpi.ok() ? "MPI: HOROVOD_CPU_OPERATIONS=mpi, for ranks that mpirun started" : "MPI",
        mpi.ok() ? "" : mpi.error().message());
+  std::cout << "\nAvailable Readers of Stacks:\n";
+  const std::string reader = launch::find_stack_reader(software.program, own_environment());
+  line(!reader.empty(), "py-spy" + (reader.empty() ? "" : " (" + reader + ")") + ": hvdrun stacks, and jobs that stall",
+       "pip install py-spy");
   return 0;
 }
 

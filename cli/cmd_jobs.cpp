@@ -28,8 +28,9 @@ constexpr auto kLookAgain = std::chrono::hours(1);
 // Slurm's controller serves a whole site.
 constexpr auto kAskSlurmAgain = std::chrono::seconds(5);
 
+// A job whose program did not end by itself has hvdrun's own code, as `wait` does.
 std::string exit_code_of(const JobRecord& job) {
-  return job.exit_code ? std::to_string(*job.exit_code) : "";
+  return has_ended(job.state) ? std::to_string(job.exit_code.value_or(job.status)) : "";
 }
 
 std::string table_of(const std::vector<JobRecord>& jobs) {
@@ -224,8 +225,10 @@ Result<int> show_job(ServicePlace& place, const ServiceOptions& options) {
   return 0;
 }
 
-Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const JobRecord begun, place.job(options.job));
+namespace {
+
+// Waits for the job's end, and tells of it; returns hvdrun's exit code for it.
+Result<int> wait_for_end(ServicePlace& place, const JobRecord& begun) {
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
   auto state = ExecutionState::kQueued;
   std::cerr << "hvdrun: job " << begun.name << " was submitted at " << utc_text(begun.created_ms) << "\n";
@@ -249,6 +252,22 @@ Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
   };
   HVD_TRY_ASSIGN(const JobRecord job, await_end(place, begun, watch, tell));
   return job.status;
+}
+
+}  // namespace
+
+Result<int> wait_for_jobs(ServicePlace& place, const ServiceOptions& options) {
+  std::vector<JobRecord> jobs;
+  for (const std::string& reference : options.jobs) {  // a wrong name is told at once
+    HVD_TRY_ASSIGN(JobRecord job, place.job(reference));
+    jobs.push_back(std::move(job));
+  }
+  int code = 0;
+  for (const JobRecord& job : jobs) {
+    HVD_TRY_ASSIGN(const int its, wait_for_end(place, job));
+    code = code == 0 ? its : code;
+  }
+  return code;
 }
 
 Result<int> stop_job(ServicePlace& place, const ServiceOptions& options) {

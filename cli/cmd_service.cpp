@@ -25,7 +25,7 @@ Result<int> serve(const ServiceOptions& options) {
     case Verb::kShow:
       return show_job(place, options);
     case Verb::kWait:
-      return wait_for_job(place, options);
+      return wait_for_jobs(place, options);
     case Verb::kFiles:
       return list_files(place, options);
     case Verb::kLogs:

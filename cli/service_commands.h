@@ -22,7 +22,8 @@ std::vector<std::string> unusable_lines(const launch::ClusterRecord& cluster);
 
 Result<int> list_jobs(ServicePlace& place, const ServiceOptions& options);
 Result<int> show_job(ServicePlace& place, const ServiceOptions& options);
-Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options);
+// Waits for all of options.jobs; returns the code of the first of them that has failed, or 0.
+Result<int> wait_for_jobs(ServicePlace& place, const ServiceOptions& options);
 Result<int> stop_job(ServicePlace& place, const ServiceOptions& options);
 Result<int> remove_job(ServicePlace& place, const ServiceOptions& options);
 Result<int> report_job(ServicePlace& place, const ServiceOptions& options);

@@ -237,7 +237,8 @@ class AzReader {
 }  // namespace
 
 bool begins_az_command(const std::vector<std::string>& words) {
-  return command_of(words) != nullptr;
+  const AzCommand* command = command_of(words);
+  return command != nullptr && command->words != "cluster";  // hvdrun has commands of that name too
 }
 
 std::vector<std::string> without_az(std::vector<std::string> words) {

@@ -12,6 +12,7 @@
 #include "cli/options/job_settings.h"
 #include "launcher/job/config_mounts.h"
 #include "launcher/job/host_list.h"
+#include "launcher/job/nearest_name.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
 #include "launcher/run/start_plan.h"
@@ -118,6 +119,7 @@ Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobS
   }
   if (job.timeout == Duration::zero()) {
     job.timeout = file.timeout;
+    job.timeout_setting = file.is_native ? "the job file's timeout" : "the job file's maxWallClockTime";
   }
   if (!file.gpus.empty() && flags.gpus == "local") {
     job.gpus = gpu_mode_of(file.gpus);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "launcher/jobfile/schema.h"
+#include "launcher/job/nearest_name.h"
 
 namespace hvd::cli {
 

@@ -10,9 +10,9 @@
 
 #include "cli/foreign/az_words.h"
 #include "cli/foreign/mpirun_words.h"
+#include "launcher/job/nearest_name.h"
 #include "launcher/jobfile/document.h"
 #include "launcher/jobfile/job_file.h"
-#include "launcher/jobfile/schema.h"
 #include "launcher/jobfile/variable_text.h"
 #include "runtime/base/text.h"
 

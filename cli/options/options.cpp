@@ -18,6 +18,7 @@
 #include "cli/options/service_options.h"
 #include "cli/options/short_help.h"
 #include "launcher/engines/kubernetes_gang.h"
+#include "launcher/job/nearest_name.h"
 #include "launcher/jobfile/schema.h"
 #include "launcher/live/live_folder.h"
 #include "launcher/process/spawn.h"
@@ -88,7 +89,13 @@ std::string own_group(Command command) {
 }
 
 std::string short_help(Command command, const CLI::App& app) {
-  const std::vector<OptionInfo> options = describe_options(app);
+  std::vector<OptionInfo> options = describe_options(app);
+  if (command == Command::kSubmit) {  // it refuses them: the job gets nodes of a cluster, or of Slurm's
+    std::erase_if(options, [](const OptionInfo& option) {
+      return std::any_of(option.names.begin(), option.names.end(),
+                         [](const std::string& name) { return name == "--hosts" || name == "--hostfile"; });
+    });
+  }
   const std::string group = own_group(command);
   return usage_of(command) + (group.empty() ? "\n" + description() + "\n" : group_help(options, group)) +
          (command == Command::kBench ? "" : first_week_help(options)) +

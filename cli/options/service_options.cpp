@@ -8,6 +8,8 @@
 
 #include "cli/options/option_words.h"
 #include "cli/options/options.h"
+#include "launcher/job/nearest_name.h"
+#include "launcher/job/text_file.h"
 #include "runtime/base/text.h"
 
 namespace hvd::cli {
@@ -33,7 +35,10 @@ constexpr std::array kVerbs{
               "Forgets a cluster, whose jobs have all ended"},
     VerbWords{Verb::kPs, "ps", "ps [--all] [--json]", "Shows the jobs that have not ended, and the newest that have"},
     VerbWords{Verb::kShow, "show", "show JOB [--json] [--field PATH]", "Shows a job's record"},
-    VerbWords{Verb::kWait, "wait", "wait JOB", "Waits for a job's end; its exit status is the job's"},
+    VerbWords{
+        Verb::kWait, "wait", "wait JOB...",
+        "Waits for a job's end; its exit status is the job's. Of several: until all have ended, and that of the first "
+        "named that has failed"},
     VerbWords{Verb::kFiles, "files", "files JOB [-d ID] [-p PATH] [--json]", "Shows the files that a job has written"},
     VerbWords{Verb::kLogs, "logs", "logs JOB [-f] [--file NAME] [--rank N] [--node HOST] [-d ID]",
               "Shows one of a job's files; with -f waits for it and goes on until the job ends"},
@@ -157,6 +162,8 @@ void add_verb_options(CLI::App& app, ServiceOptions& options) {
           ->type_name("FILE");
       break;
     case Verb::kWait:
+      app.add_option("jobs", options.jobs, "Names or numbers of jobs")->required()->type_name("JOB...");
+      break;
     case Verb::kRm:
     case Verb::kAttach:
       add_job(app, options);
@@ -170,14 +177,43 @@ void add_verb_options(CLI::App& app, ServiceOptions& options) {
   }
 }
 
+// Returns the words that may follow "cluster".
+std::vector<std::string> cluster_verbs() {
+  constexpr std::string_view kFirst = "cluster ";
+  std::vector<std::string> verbs;
+  for (const VerbWords& verb : kVerbs) {
+    if (std::string_view(verb.name).starts_with(kFirst)) {
+      verbs.emplace_back(verb.name + kFirst.size());
+    }
+  }
+  return verbs;
+}
+
+// Returns the one that is meant by a misspelt word, or by the beginning of one; empty: not known.
+std::string meant_verb(const std::string& word, const std::vector<std::string>& verbs) {
+  const auto begins = [&word](const std::string& verb) { return verb.starts_with(word); };
+  return std::count_if(verbs.begin(), verbs.end(), begins) == 1 ? *std::find_if(verbs.begin(), verbs.end(), begins)
+                                                                : launch::nearest_name(word, verbs);
+}
+
 Error unknown(const std::vector<std::string>& words) {
   const std::string& first = words.front();
   if (const std::string other = instead_of_az(words); !other.empty()) {
     return Error(Code::kInvalid, other);
   }
   if (first == "cluster") {
-    return Error(Code::kInvalid,
-                 "cluster: say what to do: add, show, list, drain, resume or remove; hvdrun cluster --help says more");
+    const std::vector<std::string> verbs = cluster_verbs();
+    const bool has_verb = words.size() > 1 && !words[1].starts_with('-');
+    const std::string near = has_verb ? meant_verb(words[1], verbs) : "";
+    std::string known;
+    for (const std::string& verb : verbs) {
+      add_to_list(known, verb);
+    }
+    return Error(Code::kInvalid, (has_verb ? "cluster " + launch::shown_text(words[1]) + ": there is no such command"
+                                           : std::string("cluster: say what to do")) +
+                                     (near.empty() ? "" : "; did you mean hvdrun cluster " + near + "?") +
+                                     (near.empty() ? "; there are " : " There are ") + known +
+                                     "; hvdrun cluster --help says more");
   }
   return Error(Code::kInvalid, "'" + first + "' is no command");
 }

@@ -36,6 +36,7 @@ struct ServiceOptions {
   Verb verb = Verb::kPs;
   std::string cluster;
   std::string job;                 // its name or number
+  std::vector<std::string> jobs;   // wait
   std::vector<std::string> nodes;  // drain, resume
   // cluster add
   std::string cluster_file;

@@ -93,10 +93,12 @@ struct JobSpec {
   Duration stall_after = std::chrono::seconds(60);  // a rank that waits so long is stalled; 0: no matter how long
   bool is_silence_a_stall = false;      // also that no rank prints for so long, in a job that does not use libhvd
   Duration timeout = Duration::zero();  // limits the whole job, from the start of its ranks; 0: none
-  int least_ranks = 0;                  // an elastic job goes on with so many; 0: with no fewer than all
-  int restart_limit = 0;                // how many times failing ranks are restarted
-  std::optional<int> reset_limit;       // how many times an elastic job's ranks may change; nothing: any number
-  bool excludes_failed_hosts = false;   // a host on which a rank fails is done without as a whole
+  // The setting that the user has written for it.
+  std::string timeout_setting = "--timeout";
+  int least_ranks = 0;                 // an elastic job goes on with so many; 0: with no fewer than all
+  int restart_limit = 0;               // how many times failing ranks are restarted
+  std::optional<int> reset_limit;      // how many times an elastic job's ranks may change; nothing: any number
+  bool excludes_failed_hosts = false;  // a host on which a rank fails is done without as a whole
   Duration elastic_timeout = std::chrono::seconds(600);  // limits how long the ranks take to meet again then
   // How long a job waits for others in place of those that it has lost, before it goes on with fewer.
   Duration elastic_wait = Duration::zero();

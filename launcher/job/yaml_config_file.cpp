@@ -5,11 +5,37 @@
 #include <yaml-cpp/yaml.h>
 
 #include "launcher/job/config_mounts.h"
+#include "launcher/job/nearest_name.h"
 #include "launcher/job/text_file.h"
 #include "launcher/job/tunable.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
+
+// Returns "; did you mean params.cycle_time_ms?", or nothing where no setting has a name like this one.
+std::string meant_setting(const std::string& full) {
+  std::vector<std::string> keys;
+  for (const Tunable& tunable : tunables()) {
+    keys.emplace_back(tunable.key);
+  }
+  const std::string near = nearest_name(full, keys);
+  return near.empty() ? "" : "; did you mean " + near + "?";
+}
+
+// Returns "; did you mean params?", or the sections that there are.
+std::string meant_section(const std::string& name) {
+  const std::vector<std::string> sections = {"params",          "autotune", "timeline",   "stall_check",
+                                             "library_options", "logging",  "controller", "mounts"};
+  if (const std::string near = nearest_name(name, sections); !near.empty()) {
+    return "; did you mean " + near + "?";
+  }
+  std::string list;
+  for (const std::string& section : sections) {
+    add_to_list(list, section);
+  }
+  return "; there are " + list;
+}
 
 class ConfigReader {
  public:
@@ -88,10 +114,7 @@ class ConfigReader {
       return std::string_view(tunable.key).starts_with(name + ".");
     });
     if (!is_known) {
-      return at(
-          key,
-          "unknown section '" + name +
-              "'; there are params, autotune, timeline, stall_check, library_options, logging, controller, mounts");
+      return at(key, "unknown section '" + name + "'" + meant_section(name));
     }
     if (section.IsNull()) {
       return {};
@@ -116,7 +139,7 @@ class ConfigReader {
     const auto found =
         std::find_if(all.begin(), all.end(), [&full](const Tunable& tunable) { return full == tunable.key; });
     if (found == all.end()) {
-      return at(key, "unknown setting '" + full + "'");
+      return at(key, "unknown setting '" + full + "'" + meant_setting(full));
     }
     if (value.IsNull()) {
       return {};

@@ -2,6 +2,7 @@
 #include <iterator>
 #include <set>
 
+#include "launcher/job/nearest_name.h"
 #include "launcher/jobfile/form_reader.h"
 #include "launcher/jobfile/variable_text.h"
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launcher/job/nearest_name.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
@@ -30,28 +31,6 @@ char lowered(char c) {
 
 bool is_same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lowered(x) == lowered(y); });
-}
-
-// Returns how many letters are to be put in, left out, replaced, or exchanged with their neighbour, ignoring case: the
-// distance of Damerau and Levenshtein, without changes within an exchanged pair.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<std::size_t>> table(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  const auto is_same = [&](std::size_t i, std::size_t j) { return lowered(a[i - 1]) == lowered(b[j - 1]); };
-  for (std::size_t i = 0; i <= a.size(); ++i) {
-    for (std::size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        table[i][j] = i + j;
-        continue;
-      }
-      std::size_t least =
-          std::min({table[i - 1][j - 1] + (is_same(i, j) ? 0 : 1), table[i - 1][j] + 1, table[i][j - 1] + 1});
-      if (i > 1 && j > 1 && is_same(i, j - 1) && is_same(i - 1, j)) {
-        least = std::min(least, table[i - 2][j - 2] + 1);
-      }
-      table[i][j] = least;
-    }
-  }
-  return table.back().back();
 }
 
 class Checker {
@@ -253,22 +232,6 @@ Json schema_of(const Schema& schema) {
 
 Result<void> check(const DocValue& map, const Schema& schema, const std::string& file, Notices& notices) {
   return Checker(file, notices).check_map(map, schema);
-}
-
-std::string nearest_name(std::string_view name, const std::vector<std::string>& names) {
-  constexpr std::size_t kLongest = 64;  // no name here is longer, while a file may hold names of any length
-  std::string nearest;
-  std::size_t least = name.size() / 3 + 1;
-  for (const std::string& candidate : names) {
-    if (name.size() > kLongest) {
-      break;
-    }
-    if (const std::size_t far = distance(name, candidate); far < least) {
-      least = far;
-      nearest = candidate;
-    }
-  }
-  return nearest;
 }
 
 std::string json_schema(const Schema& schema, const std::string& title) {

@@ -50,9 +50,6 @@ using Notices = std::vector<std::string>;
 // for other tools.
 Result<void> check(const DocValue& map, const Schema& schema, const std::string& file, Notices& notices);
 
-// Returns the name that a misspelt one probably means; empty: none is near.
-std::string nearest_name(std::string_view name, const std::vector<std::string>& names);
-
 // Returns the same as a JSON Schema (draft 7).
 std::string json_schema(const Schema& schema, const std::string& title);
 

@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <utility>
+
+#include <time.h>
 
 #include "runtime/io/socket.h"
 
@@ -31,14 +34,34 @@ bool is_named(const LiveJob& job, const std::string& reference) {
   return job.id == reference || job.name == reference || job.uuid == reference || std::to_string(job.pid) == reference;
 }
 
+// Returns when the job has made its socket, which is when it began.
+std::string time_of(const std::string& socket) {
+  struct stat status{};
+  tm utc{};
+  std::array<char, 64> text{};
+  if (::stat(socket.c_str(), &status) != 0 || ::gmtime_r(&status.st_mtim.tv_sec, &utc) == nullptr) {
+    return "";
+  }
+  return std::string(text.data(), ::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc));
+}
+
+// Leaves out the end of a long command, so that each job has one line of a terminal.
+std::string shortened(const std::string& command) {
+  constexpr std::size_t kMost = 60;
+  const std::size_t end = command.size() > kMost ? command.rfind(' ', kMost) : std::string::npos;
+  return end == std::string::npos ? command : command.substr(0, end) + " ...";
+}
+
+// Returns a line for each job: a user knows it by its command and its start, since its id is shown nowhere else.
 std::string list_of(const std::vector<FoundJob>& jobs) {
   constexpr std::size_t kShown = 8;
   std::string text;
   for (std::size_t i = 0; i < std::min(jobs.size(), kShown); ++i) {
     const LiveJob& job = jobs[i].job;
-    text += (i == 0 ? "" : ", ") + job.id + (job.name.empty() ? "" : " (" + job.name + ")");
+    text += "\n  " + job.id + (job.name.empty() ? "" : " (" + job.name + ")") + "  pid " + std::to_string(job.pid) +
+            (jobs[i].since.empty() ? "" : ", since " + jobs[i].since) + ": " + shortened(job.command);
   }
-  return text + (jobs.size() > kShown ? ", ..." : "");
+  return text + (jobs.size() > kShown ? "\n  ..." : "");
 }
 
 }  // namespace
@@ -49,7 +72,7 @@ Result<std::vector<FoundJob>> running_jobs(const LiveFolder& folder) {
   for (const std::string& socket : sockets) {
     auto job = ask_job(socket);
     if (job.ok()) {
-      jobs.push_back({std::move(job).value(), socket});
+      jobs.push_back({std::move(job).value(), socket, time_of(socket)});
     } else if (job.error().sys_errno() == ECONNREFUSED) {
       ::unlink(socket.c_str());  // its hvdrun was killed
     }
@@ -74,11 +97,11 @@ Result<FoundJob> choose_job(const std::vector<FoundJob>& jobs, const std::string
     return meant.front();
   }
   if (meant.empty()) {
-    return Error(Code::kNotFound, "no job '" + reference + "' runs; those that do: " + list_of(jobs));
+    return Error(Code::kNotFound, "no job '" + reference + "' runs; those that do:" + list_of(jobs));
   }
   return Error(Code::kInvalid, (reference.empty() ? std::to_string(meant.size()) + " jobs run"
                                                   : "several jobs are called '" + reference + "'") +
-                                   "; name one of them: " + list_of(meant));
+                                   "; name one of them:" + list_of(meant));
 }
 
 Result<LiveAnswer> LiveAnswer::ask(const std::string& socket, LiveMessage question, std::string_view body) {

@@ -18,6 +18,7 @@ namespace hvd::launch {
 struct FoundJob {
   LiveJob job;
   std::string socket;
+  std::string since{};  // when it began, as "2026-11-22T01:02:03Z"; empty: not known
 };
 
 // Returns the jobs that answer. Sockets that hvdruns have left which were killed are removed.

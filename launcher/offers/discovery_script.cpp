@@ -22,6 +22,12 @@ std::string last_line(std::string_view text) {
   return shown_text(begin == std::string_view::npos ? text : text.substr(begin + 1));
 }
 
+// Returns the first line that is not empty.
+std::string first_line(std::string_view text) {
+  text = trimmed(text);
+  return shown_text(take_until(text, '\n'));
+}
+
 }  // namespace
 
 DiscoveryScript::DiscoveryScript(EventLoop& loop, Options options) : loop_(loop), options_(std::move(options)) {}
@@ -77,13 +83,13 @@ void DiscoveryScript::on_over(const std::optional<ExitStatus>& status, const std
   loop_.cancel(std::exchange(late_timer_, 0));
   child_.reset();
   if (is_late_) {
-    tell("the host discovery script has not ended within " + duration_text(options_.longest_run) +
-         ", and was killed; the hosts stay as they are");
+    fail("the host discovery script has not ended within " + duration_text(options_.longest_run) + ", and was killed");
   } else if (!status || !status->is_success()) {
-    const std::string said = last_line(errors_);
-    tell("the host discovery script " + how + (said.empty() ? "" : ": " + said) + "; the hosts stay as they are");
+    const std::string error = last_line(errors_);
+    const std::string said = error.empty() ? first_line(output_) : error;
+    fail("the host discovery script " + how + (said.empty() ? "" : ": " + said));
   } else if (output_.size() > kMostOutput) {
-    tell("the host discovery script prints more than 1 MiB; the hosts stay as they are");
+    fail("the host discovery script prints more than 1 MiB");
   } else {
     take(output_);
   }
@@ -93,7 +99,7 @@ void DiscoveryScript::on_over(const std::optional<ExitStatus>& status, const std
 void DiscoveryScript::take(std::string_view printed) {
   auto offered = parse_offered_hosts(printed, options_.slots, "the host discovery script");
   if (!offered.ok()) {
-    return tell(offered.error().message() + "; the hosts stay as they are");
+    return fail(offered.error().message());
   }
   if (offered.value().notes.empty()) {
     told_.clear();
@@ -104,6 +110,10 @@ void DiscoveryScript::take(std::string_view printed) {
     known_ = std::move(offered).value().hosts;
     handlers_.on_hosts(*known_);
   }
+}
+
+void DiscoveryScript::fail(const std::string& why) {
+  tell(with_outcome(why, known_ || handlers_.has_hosts));
 }
 
 void DiscoveryScript::tell(const std::string& why) {

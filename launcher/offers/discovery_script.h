@@ -37,6 +37,7 @@ class DiscoveryScript final : public HostSource {
   void run();
   void on_over(const std::optional<ExitStatus>& status, const std::string& how);
   void take(std::string_view printed);
+  void fail(const std::string& why);
   void tell(const std::string& why);
   void run_later();
 

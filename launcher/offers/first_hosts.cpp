@@ -86,6 +86,7 @@ Result<HostList> await_first_hosts(EventLoop& loop, HostSource& source, int leas
   std::optional<Error> failed;
   long long slots = 0;
   HostSource::Handlers handlers;
+  handlers.has_hosts = false;
   handlers.on_hosts = [&](const HostList& hosts) {
     slots = 0;
     for (const HostSpec& host : hosts) {

@@ -28,6 +28,7 @@ class HostSource {
     std::function<void(const HostList& hosts)> on_hosts;
     // It cannot be said which hosts there are, for this reason. The source tries on, and says each reason once.
     std::function<void(const std::string& why)> on_trouble;
+    bool has_hosts = true;  // the caller has hosts, which stay as they are where none can be said
   };
 
   virtual ~HostSource() = default;
@@ -42,6 +43,10 @@ class HostSource {
 
  protected:
   HostSource() = default;
+  // Adds to the reason why no hosts can be said what follows from it.
+  static std::string with_outcome(const std::string& why, bool has_hosts) {
+    return why + (has_hosts ? "; the hosts stay as they are" : "; so there is no host to begin on");
+  }
 };
 
 }  // namespace hvd::launch

@@ -49,7 +49,7 @@ void WatchedHostfile::look() {
   const auto text = read_text_file(file_, "the host file", kMostBytes);
   auto offered = text.ok() ? parse_offered_hosts(text.value(), slots_, file_) : Result<OfferedHosts>(text.error());
   if (!offered.ok()) {
-    return handlers_.on_trouble(offered.error().message() + "; the hosts stay as they are");
+    return handlers_.on_trouble(with_outcome(offered.error().message(), known_ || handlers_.has_hosts));
   }
   if (!offered.value().notes.empty()) {
     handlers_.on_trouble(offered.value().notes.front());

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <time.h>
 
+#include "launcher/report/summary.h"
 #include "launcher/report/traceback.h"
 #include "launcher/transport/transport_choice.h"
 
@@ -87,27 +88,12 @@ void put_status(Json& json, const ExitStatus& status, const ExitDetail& detail) 
 }
 
 Json counts_of(const JobState& state) {
-  int succeeded = 0;
-  int failed = 0;
-  int lost = 0;
-  int not_started = 0;
-  int released = 0;
-  for (const RankRecord& rank : state.ranks()) {
-    if (rank.is_released) {
-      ++released;
-      continue;
-    }
-    const bool has_ended = rank.state == RankRecord::State::kEnded;
-    succeeded += has_ended && rank.status.is_success() ? 1 : 0;
-    failed += has_ended && !rank.status.is_success() ? 1 : 0;
-    not_started += rank.state == RankRecord::State::kPending ? 1 : 0;
-    lost += rank.state == RankRecord::State::kLost || rank.state == RankRecord::State::kRunning ? 1 : 0;
-  }
-  return Json{{"succeeded", succeeded},
-              {"failed", failed},
-              {"lost", lost},
-              {"not_started", not_started},
-              {"released", released}};
+  const RankCounts counts = count_ranks(state);
+  return Json{{"succeeded", counts.succeeded},
+              {"failed", counts.failed},
+              {"lost", counts.lost},
+              {"not_started", counts.not_started},
+              {"released", counts.released}};
 }
 
 }  // namespace

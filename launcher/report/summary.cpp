@@ -87,6 +87,21 @@ std::string describe_restarts(int count) {
   return count == 0 ? "" : ", after " + counted(static_cast<std::size_t>(count), "restart") + " of all ranks";
 }
 
+// Returns "; 1 was lost, 2 were released" of the ranks of a job that has succeeded without them.
+std::string describe_missing(const RankCounts& counts) {
+  std::string text;
+  const auto add = [&text](int count, const std::string& what) {
+    if (count > 0) {
+      add_to_list(text, std::to_string(count) + (count == 1 ? " was " : " were ") + what);
+    }
+  };
+  add(counts.failed, "stopped");
+  add(counts.lost, "lost");
+  add(counts.not_started, "not started");
+  add(counts.released, "released");
+  return text.empty() ? "" : "; " + text;
+}
+
 std::string memory_hint(const Failure& failure, const std::string& host) {
   const std::string look = "on " + host + " try: dmesg | grep -i 'killed process'";
   if (failure.status.out_of_memory) {
@@ -111,16 +126,21 @@ Lines hints_of(const Failure& failure, const std::string& host) {
   if (!failure.detail.core.empty()) {
     hints.push_back("its core dump was written on " + host + ": " + failure.detail.core);
   }
-  if (const auto traceback = find_traceback(failure.last_errors)) {
-    const auto tells_it = [&](const std::string& line) { return line.find(traceback->exception) != std::string::npos; };
-    if (std::none_of(failure.cause.lines.begin(), failure.cause.lines.end(), tells_it)) {
-      hints.push_back(traceback->exception + ", " + traceback->frame);
-    }
+  if (std::string exception = cause_behind(failure); !exception.empty()) {
+    hints.push_back(std::move(exception));
   }
   return hints;
 }
 
 }  // namespace
+
+std::string cause_behind(const Failure& failure) {
+  const auto traceback = failure.cause.rank >= 0 ? find_traceback(failure.last_errors) : std::nullopt;
+  const auto tells_it = [&](const std::string& line) { return line.find(traceback->exception) != std::string::npos; };
+  return traceback && std::none_of(failure.cause.lines.begin(), failure.cause.lines.end(), tells_it)
+             ? traceback->exception + ", " + traceback->frame
+             : "";
+}
 
 std::vector<std::string> describe_failure(const Failure& failure, const Placement& placement) {
   const Cause& cause = failure.cause;
@@ -177,12 +197,29 @@ std::size_t host_count(const Placement& placement) {
   return names.size();
 }
 
-std::string describe_end(const news::Ended& ended, const Placement& placement) {
+RankCounts count_ranks(const JobState& state) {
+  RankCounts counts;
+  for (const RankRecord& rank : state.ranks()) {
+    if (rank.is_released) {
+      ++counts.released;
+    } else if (rank.state == RankRecord::State::kEnded) {
+      const bool is_good = rank.status.is_success() || (rank.was_let_go && rank.is_server);
+      ++(is_good ? counts.succeeded : rank.was_let_go ? counts.released : counts.failed);
+    } else {
+      ++(rank.state == RankRecord::State::kPending ? counts.not_started : counts.lost);
+    }
+  }
+  return counts;
+}
+
+std::string describe_end(const news::Ended& ended, const Placement& placement, const std::string& why) {
   const JobState& state = ended.state;
-  const std::string where =
-      counted(static_cast<std::size_t>(placement.size), "rank") + " on " + counted(host_count(placement), "node");
   if (!state.cause()) {
-    return "hvdrun: " + where + " succeeded in " + describe_duration(ended.took) + describe_restarts(ended.restarts) +
+    const RankCounts counts = count_ranks(state);
+    const std::string all = counted(static_cast<std::size_t>(placement.size), "rank");
+    const std::string who = counts.succeeded == placement.size ? all : std::to_string(counts.succeeded) + " of " + all;
+    return "hvdrun: " + who + " on " + counted(host_count(placement), "node") + " succeeded in " +
+           describe_duration(ended.took) + describe_restarts(ended.restarts) + describe_missing(counts) +
            (state.has_kept_all()
                 ? ""
                 : ", but not all of their output could be kept; exit code " + std::to_string(state.exit_code()));
@@ -202,6 +239,7 @@ std::string describe_end(const news::Ended& ended, const Placement& placement) {
   if (cause.kind == Cause::Kind::kUnreached && cause.lines.size() > 1) {
     text += " (and " + std::to_string(cause.lines.size() - 1) + " more)";
   }
+  text += why.empty() ? "" : " (" + why + ")";
   return text + describe_restarts(ended.restarts) + describe_others(state) + "; exit code " +
          std::to_string(cause.exit_code);
 }

@@ -21,7 +21,21 @@ std::vector<std::string> describe_failure(const Failure& failure, const Placemen
 
 // Returns "4 ranks on 2 nodes succeeded in 12.3 s", or "job failed after 1.2 s: rank 1 on ... ; 3 other ranks were
 // stopped". Empty when no rank was started: the cause has been printed, and there is nothing to add.
-std::string describe_end(const news::Ended& ended, const Placement& placement);
+// `why` is what cause_behind() has said of the failure, if there was one.
+std::string describe_end(const news::Ended& ended, const Placement& placement, const std::string& why = "");
+
+// Returns the exception that ended the rank and where it was raised; empty: it is not known, or the cause names it.
+std::string cause_behind(const Failure& failure);
+
+// RankCounts says how a job's ranks have ended. Words and JSON tell the same.
+struct RankCounts {
+  int succeeded = 0;  // also those that served the others until these had ended
+  int failed = 0;     // also those that were stopped because of a failure
+  int lost = 0;
+  int not_started = 0;
+  int released = 0;  // told to end while the job went on without them, or when the others had ended well
+};
+RankCounts count_ranks(const JobState& state);
 
 // Counts hosts. Under an engine each rank has an agent, which counts as a node, so several nodes may be one host.
 std::size_t host_count(const Placement& placement);

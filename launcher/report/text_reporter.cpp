@@ -114,6 +114,7 @@ Lines TextReporter::lines_of(const news::Failing& failing) {
 }
 
 Lines TextReporter::lines_of(const Failure& failure) {
+  why_ = cause_behind(failure);
   return describe_failure(failure, placement_);
 }
 
@@ -125,7 +126,7 @@ Lines TextReporter::lines_of(const news::Ended& ended) {
   if (options_.quiet && ended.state.exit_code() == 0) {
     return {};
   }
-  const std::string end = describe_end(ended, placement_);
+  const std::string end = describe_end(ended, placement_, why_);
   return end.empty() ? Lines{} : Lines{end};
 }
 

@@ -52,6 +52,7 @@ class TextReporter final : public JobReporter {
   const TextOptions options_;
   StartProgress start_;
   std::string told_;  // the start's progress, as last printed on a line
+  std::string why_;   // the exception of the rank that failed first; the last line, which `wait` repeats, names it too
 };
 
 }  // namespace hvd::launch

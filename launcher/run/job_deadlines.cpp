@@ -7,8 +7,9 @@
 namespace hvd::launch {
 namespace {
 
-// A stall is found this much later at most.
-constexpr int kLooksPerStall = 4;
+// Nodes sample as often as hvdrun looks, but not at the same moments. So a stall is found two such times later at most,
+// which is a quarter of its limit.
+constexpr int kLooksPerStall = 8;
 
 Duration stall_interval(Duration stall_after) {
   return std::max<Duration>(JobWatch::kInterval, stall_after / kLooksPerStall);
@@ -80,6 +81,10 @@ void JobDeadlines::begin_timeout() {
 }
 
 void JobDeadlines::look_for_stalls() {
+  if (job_.is_ending()) {
+    stall_timer_ = 0;
+    return;  // its ranks wait for those that have been stopped
+  }
   stall_timer_ = job_.loop.after(stall_interval(job_.spec.stall_after), [this] { look_for_stalls(); });
   if (const auto stall = stalls_.look(watch_.picture())) {
     stacks_.report(*stall, [] {});
@@ -108,7 +113,8 @@ void JobDeadlines::arm_timeout() {
   job_.loop.cancel(timeout_timer_);
   timeout_timer_ = job_.loop.after(timeout_due_ - job_.loop.now(), [this] {
     timeout_timer_ = 0;
-    stacks_.report("--timeout", [this] { job_.apply(TimedOut{}); });
+    const std::string& setting = job_.spec.timeout_setting;
+    stacks_.report(setting, [this, setting] { job_.apply(TimedOut{setting}); });
   });
 }
 

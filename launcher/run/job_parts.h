@@ -42,6 +42,9 @@ struct JobParts {
   [[nodiscard]] NodeSession& session(int node) const { return *sessions[static_cast<std::size_t>(node)]; }
   [[nodiscard]] const NodePlan& agent(int node) const { return agents.nodes[static_cast<std::size_t>(node)]; }
   [[nodiscard]] const RankRecord& record(int rank) const { return state.ranks()[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool is_ending() const {
+    return state.phase() == JobPhase::kStopping || state.phase() == JobPhase::kDone;
+  }
   // Prints what the reporter makes of it, in order with what the ranks printed.
   void say(const JobNews& news) const {
     for (const std::string& line : reporter.on(news)) {

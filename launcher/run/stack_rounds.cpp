@@ -55,20 +55,26 @@ void StackRounds::ask(bool is_native, Duration patience, Done done) {
 
 void StackRounds::report(const std::string& why, std::function<void()> then) {
   ask(false, kPatienceAtEnd, [this, why, then = std::move(then)](const std::vector<RankStacks>& read, int running) {
-    std::vector<RankStack> stacks;
-    for (const RankStacks& one : read) {
-      stacks.push_back(stack_of(one));
+    if (!job_.is_ending()) {  // else they are the stacks of ranks that end
+      tell(why, read, running);
     }
-    std::vector<std::string> lines = stack_report(stacks, running);
-    lines.front() = why + ": " + lines.front();
-    for (const std::string& line : lines) {
-      job_.say(Note{LogLevel::kInfo, -1, line});
-    }
-    keep(lines);
     if (!is_over_) {
       then();
     }
   });
+}
+
+void StackRounds::tell(const std::string& why, const std::vector<RankStacks>& read, int running) {
+  std::vector<RankStack> stacks;
+  for (const RankStacks& one : read) {
+    stacks.push_back(stack_of(one));
+  }
+  std::vector<std::string> lines = stack_report(stacks, running);
+  lines.front() = why + ": " + lines.front();
+  for (const std::string& line : lines) {
+    job_.say(Note{LogLevel::kInfo, -1, line});
+  }
+  keep(lines);
 }
 
 void StackRounds::keep(const std::vector<std::string>& lines) {

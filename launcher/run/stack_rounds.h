@@ -29,7 +29,8 @@ class StackRounds {
   // `done` is called from the loop, also when no rank runs.
   void ask(bool is_native, Done done);
   // Gathers them, prints their tree, and keeps it with the job's output, where there is a folder for that. `why` says
-  // what made hvdrun ask. `then` is called afterwards, unless the job ends meanwhile.
+  // what made hvdrun ask. `then` is called afterwards, unless the job is over by then. Nothing is printed of a job that
+  // has begun to end meanwhile.
   void report(const std::string& why, std::function<void()> then);
   // An agent has answered. An error is the agent's.
   Result<void> on_answer(int node, const std::string& body);
@@ -39,6 +40,7 @@ class StackRounds {
  private:
   void ask(bool is_native, Duration patience, Done done);
   void end();
+  void tell(const std::string& why, const std::vector<RankStacks>& read, int running);
   void keep(const std::vector<std::string>& lines);
 
   const JobParts& job_;

@@ -28,16 +28,18 @@ Number median(std::vector<Number> values) {
   return *middle;
 }
 
-// The operation in which more than half of the ranks wait.
+// The operation in which more than half of the ranks wait; or half of them, as one of two, if the others wait in none.
 std::string awaited_by_most(const std::vector<RankShown*>& ranks) {
   std::map<std::string, std::size_t> waiting;
   for (const RankShown* rank : ranks) {
-    if (rank->used.has_runtime && rank->used.runtime.for_ms >= kWaitsMs) {
+    if (rank->used.has_runtime && rank->used.runtime.for_ms >= kWaitsMs && !doing(*rank).empty()) {
       ++waiting[doing(*rank)];
     }
   }
   for (const auto& [what, count] : waiting) {
-    if (!what.empty() && count * 2 > ranks.size()) {
+    // A rank that has joined waits for those that have more data, as it should.
+    const bool is_half = count * 2 == ranks.size() && waiting.size() == 1 && !what.starts_with("join ");
+    if (count * 2 > ranks.size() || is_half) {
       return what;
     }
   }

@@ -113,7 +113,7 @@ const Json* main_thread(const Json& threads, int pid) {
 }  // namespace
 
 RankStack stack_of(const RankStacks& read) {
-  RankStack stack{read.rank, read.pid, read.host, {}, false};
+  RankStack stack{read.rank, read.pid, read.host, {}, false, {}, {}};
   const Json threads = Json::parse(read.text, nullptr, false);
   const Json* const main = threads.is_array() ? main_thread(threads, read.pid) : nullptr;
   if (main != nullptr) {
@@ -126,10 +126,15 @@ RankStack stack_of(const RankStacks& read) {
     stack.is_read = true;
     return stack;
   }
-  const std::string why = !read.why.empty() ? read.why : read.text.empty() ? "no answer" : "it runs no Python code";
-  stack.frames.push_back("(no stack: " + why + (read.kernel.empty() ? "" : "; the kernel says: " + read.kernel) +
-                         (read.waits.empty() ? "" : "; libhvd waits for " + shown(read.waits)) + ")");
+  stack.why = !read.why.empty() ? read.why : read.text.empty() ? "no answer" : "it runs no Python code";
+  stack.known = (read.kernel.empty() ? "" : "; the kernel says: " + read.kernel) +
+                (read.waits.empty() ? "" : "; libhvd waits for " + shown(read.waits));
+  stack.frames.push_back(no_stack_line(stack.why, stack.known));
   return stack;
+}
+
+std::string no_stack_line(const std::string& why, const std::string& known) {
+  return "(no stack" + (why.empty() ? "" : ": " + why) + known + ")";
 }
 
 }  // namespace hvd::launch

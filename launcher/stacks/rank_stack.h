@@ -17,7 +17,12 @@ struct RankStack {
   // Without a stack it is one line that says why there is none, and what the kernel knows.
   std::vector<std::string> frames;
   bool is_read = false;
+  std::string why{};    // without a stack: why there is none
+  std::string known{};  // without a stack: what the kernel and libhvd say of it
 };
+
+// Returns the one line of a rank without a stack. `why` is empty if the reason is told elsewhere.
+std::string no_stack_line(const std::string& why, const std::string& known);
 
 RankStack stack_of(const RankStacks& read);
 

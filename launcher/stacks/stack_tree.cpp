@@ -57,6 +57,29 @@ void add_branch(const Group& group, std::size_t depth, std::size_t level, bool n
   }
 }
 
+// Takes a reason that several ranks share out of their lines, and returns a line for each such reason.
+std::vector<std::string> take_shared_reasons(std::vector<RankStack>& stacks) {
+  std::map<std::string, std::vector<std::int32_t>> ranks;  // by reason
+  for (const RankStack& stack : stacks) {
+    if (!stack.is_read && !stack.why.empty()) {
+      ranks[stack.why].push_back(stack.rank);
+    }
+  }
+  for (RankStack& stack : stacks) {
+    if (const auto found = ranks.find(stack.why); found != ranks.end() && found->second.size() > 1) {
+      stack.frames = {no_stack_line("", stack.known)};
+    }
+  }
+  std::vector<std::string> lines;
+  for (auto& [why, sharing] : ranks) {
+    if (sharing.size() > 1) {
+      std::sort(sharing.begin(), sharing.end());
+      lines.push_back("no stacks of ranks " + cpu_list_text(sharing) + ": " + why);
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::vector<std::string> stack_tree(std::vector<RankStack> stacks) {
@@ -72,13 +95,17 @@ std::vector<std::string> stack_tree(std::vector<RankStack> stacks) {
   return lines;
 }
 
-std::vector<std::string> stack_report(const std::vector<RankStack>& stacks, int running) {
+std::vector<std::string> stack_report(std::vector<RankStack> stacks, int running) {
   const std::string all = std::to_string(running) + (running == 1 ? " running rank" : " running ranks");
   const auto count = static_cast<int>(stacks.size());
   std::vector<std::string> lines = {count == running ? "stacks of " + all
                                                      : "stacks of " + std::to_string(count) + " of " + all};
-  for (std::string& line : stack_tree(stacks)) {
-    lines.push_back("  " + std::move(line));
+  const std::vector<std::string> reasons = take_shared_reasons(stacks);
+  for (const std::string& line : stack_tree(std::move(stacks))) {
+    lines.push_back("  " + line);
+  }
+  for (const std::string& line : reasons) {
+    lines.push_back("  " + line);
   }
   return lines;
 }

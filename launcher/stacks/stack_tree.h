@@ -17,7 +17,7 @@ namespace hvd::launch {
 std::vector<std::string> stack_tree(std::vector<RankStack> stacks);
 
 // Returns the tree below a line that says when and of how many ranks it is. A rank that stands alone among several has
-// its host and process beside it.
-std::vector<std::string> stack_report(const std::vector<RankStack>& stacks, int running);
+// its host and process beside it. Why several ranks have no stack is said once, after the tree.
+std::vector<std::string> stack_report(std::vector<RankStack> stacks, int running);
 
 }  // namespace hvd::launch

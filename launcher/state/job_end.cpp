@@ -60,10 +60,10 @@ JobActions JobEnd::handle(const Misplaced& event) {
   return stop_for(std::move(cause), SIGTERM);
 }
 
-JobActions JobEnd::handle(const TimedOut&) {
+JobActions JobEnd::handle(const TimedOut& event) {
   Cause cause;
   cause.exit_code = exit_code::kTimedOut;
-  cause.lines.emplace_back("the job has run for as long as --timeout allows");
+  cause.lines.push_back("the job has run for as long as " + event.setting + " allows");
   return stop_for(std::move(cause), SIGTERM);
 }
 

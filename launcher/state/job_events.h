@@ -86,7 +86,9 @@ struct Misplaced {  // an engine has put a rank elsewhere than planned
   Error why;
 };
 struct StartTimedOut {};
-struct TimedOut {};      // the job has run for as long as --timeout allows
+struct TimedOut {  // the job has run for as long as this setting allows
+  std::string setting;
+};
 struct StopTimedOut {};  // a node did not report its end in time
 using JobEvent =
     std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankJoined, MembersChanged, RankStartFailed, RankFailing,

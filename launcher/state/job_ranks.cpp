@@ -68,8 +68,8 @@ JobActions JobRanks::handle(const RankExited& event) {
   record.state = RankRecord::State::kEnded;
   record.status = event.status;
   record.detail = event.detail;
-  const bool was_let_go = end_.is_letting_go() && job_.is_optional(event.rank);
-  const bool is_good = event.status.is_success() || was_let_go;
+  record.was_let_go = end_.is_letting_go() && job_.is_optional(event.rank);
+  const bool is_good = event.status.is_success() || record.was_let_go;
   job_.order.note_end(event.rank, !is_good, event.at);
   if (job_.is_awaiting_end && job_.cause->rank == event.rank) {
     return failure_.settle(event);

@@ -48,7 +48,8 @@ struct RankRecord {
   bool has_followed = false;  // it failed before it was stopped, because of the rank that is the cause
   ExitStatus status;
   ExitDetail detail{};
-  bool is_server = false;  // it serves the others, and never ends by itself
+  bool is_server = false;   // it serves the others, and never ends by itself
+  bool was_let_go = false;  // it was told to end because all that counted had ended well
 };
 
 enum class NodeState : std::uint8_t { kOpening, kReady, kDone, kLost };

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <deque>
 #include <fstream>
+#include <initializer_list>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -98,20 +99,28 @@ pid_t python_below(pid_t pid) {
 }
 
 // Looks where the rank itself would: beside its Python, in its PATH, in the folder of pip install --user.
-std::string reader_for(pid_t pid, const std::vector<std::string>& own) {
-  const std::vector<std::string> its = environment_of_process(pid);
-  const std::string word = first_word_of_process(pid);
-  std::string path = word.find('/') == std::string::npos ? "" : word.substr(0, word.rfind('/')) + ":";
-  for (const auto* environment : {&its, &own}) {
+std::string search_path(const std::string& python, std::initializer_list<const std::vector<std::string>*> all) {
+  std::string path = python.find('/') == std::string::npos ? "" : python.substr(0, python.rfind('/')) + ":";
+  for (const auto* environment : all) {
     path += value_in(*environment, "PATH") + ":";
     const std::string home = value_in(*environment, "HOME");
     path += home.empty() ? "" : home + "/.local/bin:";
   }
-  const auto found = find_program(kReader, path, proc(pid, "cwd"));
+  return path;
+}
+
+std::string reader_for(pid_t pid, const std::vector<std::string>& own) {
+  const std::vector<std::string> its = environment_of_process(pid);
+  const auto found = find_program(kReader, search_path(first_word_of_process(pid), {&its, &own}), proc(pid, "cwd"));
   return found.ok() ? found.value() : "";
 }
 
 }  // namespace
+
+std::string find_stack_reader(const std::string& python, const std::vector<std::string>& environment) {
+  const auto found = find_program(kReader, search_path(python, {&environment}), "");
+  return found.ok() ? found.value() : "";
+}
 
 std::string kernel_view(pid_t pid) {
   std::istringstream status(text_of(proc(pid, "status")));

@@ -19,6 +19,9 @@ namespace hvd::launch {
 // `environment` is the agent's own. The answer always says what the kernel knows of the process.
 RankStacks own_stacks(pid_t pid, bool is_native, const std::vector<std::string>& environment, Deadline deadline);
 
+// Returns the path of the reader that is found for a Python of this path in this environment; empty: there is none.
+std::string find_stack_reader(const std::string& python, const std::vector<std::string>& environment);
+
 // Returns what the kernel says of a process: "sleeping in futex_wait, system call 202"; empty: there is none.
 std::string kernel_view(pid_t pid);
 

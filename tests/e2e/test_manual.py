@@ -111,6 +111,7 @@ def test_an_unknown_option_names_the_nearest(word, near):
     (["job", "list", "-o", "table"], "here it is: hvdrun ps --all;"),
     (["workspace", "create"], "'workspace' is a command of az batchai, which has no use here"),
     (["list-usages", "-l", "eastus"], "'list-usages' is a command of az batchai; see hvdrun help batch-ai"),
+    (["cluster", "create", "-n", "lab"], "'cluster create' is a command of az batchai; here one writes hvdrun cluster add"),
     (["az", "batchai", "cluster", "create", "-n", "lab"], "here one writes hvdrun cluster add NAME -H node1,node2; see"),
     (["az", "batchai", "cluster", "node", "exec", "-c", "lab"], "here one writes hvdrun -H node1,node2 COMMAND; see"),
     (["az", "batchai", "jobs"], "az batchai: no command is named, as in job create"),
@@ -121,6 +122,23 @@ def test_an_unknown_option_names_the_nearest(word, near):
 def test_a_command_of_az_batchai_names_the_one_that_takes_its_place(words, here):
     done = hvdrun(*words)
     assert done.returncode == 240 and here in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("words, said", [
+    ([], "cluster: say what to do; there are add, show, list, drain, resume, remove; hvdrun cluster --help says more"),
+    (["ad", "x", "-H", "y"], "cluster ad: there is no such command; did you mean hvdrun cluster add? There are add, show, "),
+    (["shwo"], "cluster shwo: there is no such command; did you mean hvdrun cluster show? There are "),
+    (["burn", "x"], "cluster burn: there is no such command; there are add, "),
+])
+def test_a_misspelt_command_of_clusters_names_those_that_there_are(words, said):
+    done = hvdrun("cluster", *words)
+    assert done.returncode == 240 and done.stderr.startswith(f"hvdrun: {said}") and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_options_that_a_submission_refuses_are_not_in_its_help():
+    text = hvdrun("submit", "--help").stdout
+    assert "--cluster" in text and "--hosts" not in text and "--hostfile" not in text
+    assert "--hosts" in hvdrun("--help").stdout
 
 
 def test_a_misspelt_command_is_not_looked_for_on_every_host():

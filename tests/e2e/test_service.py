@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -121,6 +122,8 @@ def test_the_exit_status_of_wait_is_the_jobs_and_its_record_says_why(service):
     assert service("wait", "long").returncode == 124
     assert service.show("long", "executionInfo.errors.0.code") == "MaxWallClockTimeExpiry"
     assert service.show("long", "executionInfo.exitCode") == ""
+    assert [line.split()[5:] for line in service.ok("ps").splitlines() if " long " in line] == [["failed", "124"]]
+    assert "the job has run for as long as the job file's timeout allows" in service.show("long", "executionInfo.errors.0.details.0.value")
     service.submit("command: 'true'\nmounts: {data: /nowhere/at/all}\n", "--name", "unmounted")
     assert service("wait", "unmounted").returncode == 242
     assert service.show("unmounted", "executionInfo.errors.0.code") == "JobSetUpFailed"
@@ -137,6 +140,27 @@ def test_a_job_that_waits_says_for_what_and_wait_names_the_first_failure(service
     assert waited.returncode == 3
     assert re.search(r"^hvdrun: job failed after [\d.]+ s: rank 1 on 127\.0\.0\.2 \(pid \d+\) exited with code 3", waited.stderr, re.M)
     assert service("wait", "second").returncode == 0
+
+
+def test_wait_tells_the_exception_that_ended_the_first_rank(service):
+    service.cluster(hosts=HOSTS[:1])
+    (service.path / "train.py").write_text("def main():\n    raise ValueError('boom')\n\n\nmain()\n")
+    service.submit(f"command: {sys.executable} {service.path}/train.py\n", "--name", "boom")
+    waited = service("wait", "boom")
+    assert waited.returncode == 1
+    assert re.search(r"exited with code 1 \(ValueError: boom, \S*/train\.py:2 in main\); exit code 1$", waited.stderr, re.M), waited.stderr
+
+
+def test_several_jobs_are_waited_for_together_and_the_first_that_failed_gives_the_code(service):
+    service.cluster(hosts=HOSTS[:1])
+    for name, code in (("good", 0), ("four", 4), ("three", 3)):
+        service.submit(f"command: exit {code}\n", "--name", name)
+    waited = service("wait", "good", "three", "four")
+    assert waited.returncode == 3, waited.stderr
+    assert re.findall(r"job (\w+) (succeeded|failed)", waited.stderr) == [("good", "succeeded"), ("three", "failed"), ("four", "failed")]
+    assert service("wait", "good").returncode == 0
+    unknown = service("wait", "good", "nobody")
+    assert unknown.returncode == 240 and "was submitted" not in unknown.stderr, unknown.stderr
 
 
 def test_jobs_go_by_priority_then_in_their_order_and_get_all_nodes_at_once(service):

@@ -90,6 +90,8 @@ def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
     (["--launcher", "mpi", "--mpi-args", "'open", "true"], "--mpi-args"),
     (["--launcher", "pbs", "true"], "--launcher"),
     (["--host-discovery-script=x", "true"], "the host discovery script exited with code 127"),
+    (["--host-discovery-script=echo no quota; exit 3", "true"],
+     "the host discovery script exited with code 3: no quota; so there is no host to begin on"),
     (["-np", "2", "--min-np=3", "true"], "-np 2 is not between --min-np and --max-np"),
     (["--min-np", "2", "--elastic-restarts", "0", "true"], "an elastic job restarts at least one rank"),
     (["-H", "localhost:1", "--min-np", "2", "true"], "--min-np 2: the job has room for 1 rank only"),
@@ -244,9 +246,9 @@ def test_former_names_of_the_affinity(tmp_path):
 
 
 @pytest.mark.parametrize("text, message", [
-    ("params:\n  fusion_threshold: 3\n", "settings.yaml:2:3: unknown setting 'params.fusion_threshold'"),
+    ("params:\n  fusion_threshold: 3\n", "settings.yaml:2:3: unknown setting 'params.fusion_threshold'; did you mean params.fusion_threshold_mb?"),
     ("params:\n  cache_capacity: many\n", "settings.yaml:2:19: params.cache_capacity: expected a whole number"),
-    ("parms: 3\n", "settings.yaml:1:1: unknown section 'parms'"),
+    ("parms: 3\n", "settings.yaml:1:1: unknown section 'parms'; did you mean params?"),
     ("params: [1\n", "settings.yaml:2:1:"),
     ("params: {cycle_time_ms: 1, cycle_time_ms: 2}\n", "given twice"),
     ("controller: jsrun\n", "settings.yaml:1:13: expected gloo or mpi"),
@@ -291,6 +293,18 @@ Available Frameworks:
     python.unlink()
     shown = hvdrun("--check-build", env={**os.environ, "PATH": str(tmp_path)}).stdout
     assert "    [ ] JAX\n  no 'python' in PATH\n" in shown
+
+
+def test_check_build_lists_the_reader_of_stacks_beside_the_python_in_path(tmp_path):
+    (tmp_path / "python").write_text("#!/bin/sh\n")
+    (tmp_path / "python").chmod(0o755)
+    environment = {**os.environ, "PATH": str(tmp_path), "HOME": str(tmp_path)}
+    shown = hvdrun("--check-build", env=environment).stdout
+    assert "    [ ] py-spy: hvdrun stacks, and jobs that stall  (pip install py-spy)\n" in shown
+    (tmp_path / "py-spy").write_text("#!/bin/sh\n")
+    (tmp_path / "py-spy").chmod(0o755)
+    shown = hvdrun("--check-build", env=environment).stdout
+    assert f"    [X] py-spy ({tmp_path}/py-spy): hvdrun stacks, and jobs that stall\n" in shown
 
 
 def test_check_build_takes_the_libraries_that_the_variables_name():

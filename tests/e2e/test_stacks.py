@@ -145,8 +145,11 @@ def test_bad_input_is_one_line(place, marker):
     assert "no job of yours runs on this machine" in refused()
     assert "no job 'x' of yours runs" in refused("x")
     jobs = [begin(place, marker, 1, "-q", "-np", "1") for _ in range(2)]
-    assert "2 jobs run; name one of them: " in refused()
-    assert "no job 'x' runs; those that do: " in refused("x")
+    for words, told in (((), "2 jobs run; name one of them:"), (("x",), "no job 'x' runs; those that do:")):
+        done = hvdrun("stacks", *words)
+        assert done.returncode == 240 and done.stderr.startswith(f"hvdrun: {told}\n"), done
+        rows = dict(re.findall(r"^  [0-9a-f]{8}  pid (\d+), since (\S+Z): \S*python", done.stderr, re.M))
+        assert set(rows) == {str(job.pid) for job in jobs}, done
     assert "As in: hvdrun stacks" in refused("--nativ")
     for job in jobs:
         end(job, place)

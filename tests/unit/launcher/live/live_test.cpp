@@ -95,6 +95,7 @@ TEST_CASE("a running job is found in its user's folder and says what it is") {
   CHECK(choose_job(jobs, "night").value().job.id == "0a1b2c3d");
   CHECK(choose_job(jobs, "0a1").value().job.id == "0a1b2c3d");
   CHECK(choose_job(jobs, "1234").value().job.id == "0a1b2c3d");
+  CHECK(jobs[0].since.size() == std::string("2026-11-22T01:02:03Z").size());
 }
 
 TEST_CASE("an answer is a stream of parts with an end, or a refusal") {
@@ -135,13 +136,18 @@ TEST_CASE("the socket of an hvdrun that was killed is removed") {
   CHECK_FALSE(std::filesystem::exists(path));
 }
 
-TEST_CASE("no job, an unknown one, and several without a name are one line each") {
-  const std::vector<FoundJob> two{{job_of("aa", "day"), ""}, {job_of("ab"), ""}};
+TEST_CASE("no job and an unknown one are told, and of several each has a line by which a user knows it") {
+  const std::string day = "\n  aa (day)  pid 1234, since 2026-11-22T01:02:03Z: python train.py";
+  const std::string both = day + "\n  ab  pid 1234: python train.py";
+  std::vector<FoundJob> two{{job_of("aa", "day"), "", "2026-11-22T01:02:03Z"}, {job_of("ab"), ""}};
   CHECK(choose_job({}, "").error().message().find("no job of yours runs on this machine") == 0);
   CHECK(choose_job({}, "x").error().message().find("no job 'x' of yours runs") == 0);
-  CHECK(choose_job(two, "x").error().message() == "no job 'x' runs; those that do: aa (day), ab");
-  CHECK(choose_job(two, "").error().message() == "2 jobs run; name one of them: aa (day), ab");
-  CHECK(choose_job(two, "a").error().message() == "several jobs are called 'a'; name one of them: aa (day), ab");
+  CHECK(choose_job(two, "x").error().message() == "no job 'x' runs; those that do:" + both);
+  CHECK(choose_job(two, "").error().message() == "2 jobs run; name one of them:" + both);
+  CHECK(choose_job(two, "a").error().message() == "several jobs are called 'a'; name one of them:" + both);
+  two[1].job.command = "python train.py --data /a/long/path/of/many/folders/that/goes/on/and/on";
+  CHECK(choose_job(two, "").error().message() ==
+        "2 jobs run; name one of them:" + day + "\n  ab  pid 1234: python train.py --data ...");
 }
 
 TEST_CASE("a folder that others can enter is refused, and the error says so") {

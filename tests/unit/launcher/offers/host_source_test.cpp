@@ -137,8 +137,14 @@ TEST_CASE("a job begins when its hosts have slots enough, and a script that neve
   REQUIRE(hosts.ok());
   CHECK(hosts.value().front().slots == 3);
   CHECK(said.front() == "the hosts have 1 slot of the 3 that the job needs to begin; waiting for more");
-  DiscoveryScript broken(*watched.loop, watched.script("exit 1"));
-  CHECK_FALSE(await_first_hosts(*watched.loop, broken, 1, 60s, [](const std::string&) {}).ok());
+  DiscoveryScript broken(*watched.loop, watched.script("echo; echo no quota; echo see the log; exit 1"));
+  CHECK(await_first_hosts(*watched.loop, broken, 1, 60s, [](const std::string&) {}).error().message() ==
+        "the host discovery script exited with code 1: no quota; so there is no host to begin on");
+  WatchedHostfile missing(*watched.loop, watched.path() + ".no", 0, 5ms);
+  CHECK(await_first_hosts(*watched.loop, missing, 1, 60s, [](const std::string&) {})
+            .error()
+            .message()
+            .ends_with("; so there is no host to begin on"));
   DiscoveryScript small(*watched.loop, watched.script("echo a:1"));
   const auto late = await_first_hosts(*watched.loop, small, 2, 50ms, [](const std::string&) {});
   REQUIRE_FALSE(late.ok());

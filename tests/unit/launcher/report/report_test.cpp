@@ -135,6 +135,10 @@ TEST_CASE("words are silenced by --quiet, errors are not") {
   CHECK(job.words.on(Note{LogLevel::kWarning, 1, "shared GPUs"}) == Lines{"hvdrun: b: shared GPUs"});
   CHECK(quiet.on(Note{LogLevel::kWarning, 1, "shared GPUs"}).empty());
   CHECK(quiet.on(Note{LogLevel::kError, -1, "disk full"}) == Lines{"hvdrun: disk full"});
+  job.run_all();
+  for (int rank = 0; rank < 3; ++rank) {
+    job.state.on(RankExited{rank, {}});
+  }
   CHECK(quiet.on(news::Ended{job.state, {}}).empty());
   CHECK(job.words.on(news::Ended{job.state, std::chrono::seconds(1)}) ==
         Lines{"hvdrun: 3 ranks on 2 nodes succeeded in 1.0 s"});
@@ -217,6 +221,44 @@ hvdrun: stopping the other 2 ranks
   CHECK(text() == R"(hvdrun: rank 1 on a (pid 101) failed: ZeroDivisionError: division by zero
 hvdrun: stopping the other 2 ranks
 )");
+}
+
+TEST_CASE("the last line names the exception too, unless the cause does") {
+  for (const bool is_in_cause : {false, true}) {
+    Job job;
+    job.run_all();
+    job.state.on(RankExited{1, kOne, {}});
+    Failure failure{*job.state.cause(), {"  File \"train.py\", line 3, in main", "ValueError: boom"}, kOne, {}, ""};
+    failure.cause.lines.front() += is_in_cause ? ": ValueError: boom" : "";
+    job.words.on(failure);
+    CHECK(job.words.on(news::Ended{job.state, std::chrono::seconds(1)}) ==
+          Lines{"hvdrun: job failed after 1.0 s: rank 1 on a (pid 101) exited with code 1" +
+                std::string(is_in_cause ? "" : " (ValueError: boom, train.py:3 in main)") + "; exit code 1"});
+  }
+}
+
+TEST_CASE("a job that succeeded without some of its ranks says so, in words and in JSON") {
+  const Placement placement = place(parse_host_list("a:2,b:1").value(), 3).value();
+  JobState state(placement, {}, 1, std::chrono::seconds(10), 1);
+  const JobSpec spec;
+  JsonReporter events(spec, placement, noon);
+  TextReporter words(placement, {});
+  state.on(NodeReady{0});
+  state.on(NodeReady{1});
+  for (int rank = 0; rank < 3; ++rank) {
+    state.on(RankStarted{rank, 100 + rank});
+    state.on(RankJoined{rank});
+  }
+  state.on(NodeLost{1, Error(Code::kLostPeer, "gone")});
+  state.on(RankExited{1, kOne});
+  state.on(RankStarted{1, 201});  // and before it joins again
+  state.on(RankExited{0, {}});
+  state.on(RankExited{1, {ExitStatus::Kind::kSignalled, SIGTERM}});
+  REQUIRE(state.exit_code() == 0);
+  CHECK(words.on(news::Ended{state, std::chrono::seconds(1)}) ==
+        Lines{"hvdrun: 1 of 3 ranks on 2 nodes succeeded in 1.0 s; 1 was lost, 1 was released"});
+  CHECK(only(events.on(news::Ended{state, {}}))["ranks"] ==
+        json::parse(R"({"succeeded": 1, "failed": 0, "lost": 1, "not_started": 0, "released": 1})"));
 }
 
 TEST_CASE("only ranks that still run are said to be stopped") {

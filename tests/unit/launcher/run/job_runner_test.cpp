@@ -333,6 +333,44 @@ TEST_CASE("a rank that waits for too long makes hvdrun ask all nodes where their
   }
 }
 
+TEST_CASE("a stall is found a quarter of its time later at most") {
+  JobScenario job;
+  job.spec.stall_after = 60s;
+  job.at(200s, [&] { job.node(1).exit(0, exited(0)), job.node(2).exit(1, exited(0)); });
+  CHECK(job.run() == 0);
+  const auto watch = WatchMessage::decode(job.node(1).body(AgentMessage::kWatch)).value();
+  // What hvdrun sees may be as old as the time between two samples, and it looks as often as it gets them.
+  CHECK(2 * std::chrono::milliseconds(watch.interval_ms) <= 15s);
+}
+
+TEST_CASE("a job that ends shows no stacks of ranks that stall while they are stopped") {
+  JobScenario job;
+  job.spec.stall_after = 60s;
+  job.spec.grace = 100s;
+  job.node(1).obeys = false;
+  SampleMessage sample;
+  sample.ranks.push_back({0, 1, 0, 0, true, {1, 8, "allreduce", "x", 60'000, {}}});
+  job.at(65s, [&] { job.node(2).exit(1, exited(3)); });
+  job.at(66s, [&] { job.node(1).say(AgentMessage::kSample, sample.encode()); });
+  CHECK(job.run() == 3);
+  CHECK(job.time.passed() > 100s);
+  CHECK(job.count("note: rank 0 has waited") == 0);
+  CHECK(job.node(1).count(AgentMessage::kAskStacks) == 0);
+}
+
+TEST_CASE("stacks that come when the job has begun to end are not shown") {
+  JobScenario job;
+  job.spec.stall_after = 60s;
+  SampleMessage sample;
+  sample.ranks.push_back({0, 1, 0, 0, true, {1, 8, "allreduce", "x", 60'000, {}}});
+  // At 67.5 s it asks, and no agent answers.
+  job.at(65s, [&] { job.node(1).say(AgentMessage::kSample, sample.encode()); });
+  job.at(70s, [&] { job.runner->on_signal(SIGTERM); });
+  CHECK(job.run() == 128 + SIGTERM);
+  CHECK(job.node(1).count(AgentMessage::kAskStacks) == 1);
+  CHECK(job.count("note: rank 0 has waited") == 0);
+}
+
 TEST_CASE("a job that ends in time hears nothing of --timeout or of --start-timeout") {
   JobScenario job;
   job.spec.timeout = 1000s;
@@ -413,6 +451,28 @@ TEST_CASE("what ranks post is told to all nodes when the last of them has posted
     CHECK(told.values == std::vector<std::string>{"a", "b", "c"});
     CHECK(job.node(number).count(AgentMessage::kExchanged) == 1);
   }
+}
+
+TEST_CASE("who asks learns which ranks have not posted, and which of them have ended") {
+  JobScenario job("node1:2,node2:2");
+  job.at(1s, [&] {
+    job.node(1).exchange(1, "mesh", "b");
+    job.node(2).exchange(2, "mesh", "c");
+    job.node(2).exit(3, exited(0));
+  });
+  job.at(2s, [&] {
+    job.node(2).exchange(2, "?mesh", "");
+    job.node(2).exchange(2, "?another", "");
+  });
+  job.at(3s, [&] { job.node(1).exit_all(exited(0)), job.node(2).exit(2, exited(0)); });
+  CHECK(job.run() == 0);
+  CHECK(job.node(1).count(AgentMessage::kExchanged) == 0);
+  REQUIRE(job.node(2).count(AgentMessage::kExchanged) == 2);
+  const auto told = ExchangedMessage::decode(job.node(2).body(AgentMessage::kExchanged, 0)).value();
+  CHECK(told.key == "?mesh");
+  CHECK(told.values == std::vector<std::string>{"0,3", "3"});
+  const auto unknown = ExchangedMessage::decode(job.node(2).body(AgentMessage::kExchanged, 1)).value();
+  CHECK(unknown.values == std::vector<std::string>{"", ""});
 }
 
 TEST_CASE("what was posted before a restart is not mixed with what is posted after it") {

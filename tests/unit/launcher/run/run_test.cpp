@@ -122,6 +122,7 @@ TEST_CASE("servers are ended when the others have, and how they end is no failur
   CHECK(job.on(NodeDone{0}).empty());
   CHECK(job.on(NodeDone{1}) == "finish");
   CHECK(job.state.exit_code() == 0);
+  CHECK(count_ranks(job.state).succeeded == 4);
 }
 
 TEST_CASE("a server that fails while the others run is a failure, and one that ends is none") {
@@ -252,9 +253,10 @@ TEST_CASE("output that cannot be written once all ranks have ended still tells")
 TEST_CASE("a job that has run as long as it may is stopped, and that is the cause") {
   Job job;
   job.run_all();
-  CHECK(job.on(TimedOut{}) == "report tell stop");
+  CHECK(job.on(TimedOut{"the job file's timeout"}) == "report tell stop");
   CHECK(job.on(RankExited{1, kTerminated}).empty());
   CHECK(job.state.exit_code() == exit_code::kTimedOut);
+  CHECK(job.state.cause()->lines.front() == "the job has run for as long as the job file's timeout allows");
 }
 
 TEST_CASE("a node that does not report its end in time is left") {

@@ -118,6 +118,25 @@ TEST_CASE("who is not in the operation in which most wait stands out") {
   CHECK(marked(view) == std::vector<std::string>{"", "", ""});
 }
 
+TEST_CASE("of two ranks, one that waits shows that the other is waited for") {
+  JobPicture view = two_ranks();
+  for (RankShown& rank : view.ranks) {
+    rank.is_sampled = true;
+    rank.used.has_runtime = true;
+  }
+  RuntimeSample& first = view.ranks[0].used.runtime;
+  first = {1, 1, "allreduce", "x", 46'000, {}};
+  CHECK(marked(view) == std::vector<std::string>{"", "the others wait for it"});
+  first.for_ms = 3;
+  CHECK(marked(view) == std::vector<std::string>{"", ""});
+  first = {1, 1, "join", "", 46'000, {}};
+  CHECK(marked(view) == std::vector<std::string>{"", ""});
+  // Each waits for the other: nobody can say which of them is wrong.
+  first = {1, 1, "allreduce", "x", 46'000, {}};
+  view.ranks[1].used.runtime = {1, 1, "allreduce", "y", 46'000, {}};
+  CHECK(marked(view) == std::vector<std::string>{"", ""});
+}
+
 TEST_CASE("who uses other amounts than the rest, or has failed, stands out") {
   JobPicture view = two_ranks();
   view.ranks.resize(4, view.ranks[1]);

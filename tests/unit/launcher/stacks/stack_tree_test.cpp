@@ -55,6 +55,23 @@ TEST_CASE("the report says of how many ranks it is") {
   CHECK(stack_report({at(0, {"a"})}, 2).front() == "stacks of 1 of 2 running ranks");
 }
 
+TEST_CASE("why several ranks have no stack is said once") {
+  const auto without = [](int rank, const char* why) {
+    RankStacks read;
+    read.rank = rank;
+    read.pid = 100 + rank;
+    read.why = why;
+    read.kernel = rank < 2 ? "sleeping" : "running";
+    return stack_of(read);
+  };
+  CHECK(stack_report({without(2, "no py-spy"), without(0, "no py-spy"), without(1, "no py-spy")}, 3) ==
+        Lines{"stacks of 3 running ranks", "  [0,1] (no stack; the kernel says: sleeping)",
+              "  [2] (no stack; the kernel says: running)  (pid 102)", "  no stacks of ranks 0-2: no py-spy"});
+  CHECK(stack_report({without(0, "no py-spy"), without(1, "no Python")}, 2) ==
+        Lines{"stacks of 2 running ranks", "  [0] (no stack: no py-spy; the kernel says: sleeping)  (pid 100)",
+              "  [1] (no stack: no Python; the kernel says: sleeping)  (pid 101)"});
+}
+
 TEST_CASE("frames of libhvd's packages are one, with the tensor's name") {
   const RankStack stack = stack_of(read_of(R"([
     {"os_thread_id": 9, "frames": [{"name": "other", "short_filename": "x.py", "line": 1}]},
