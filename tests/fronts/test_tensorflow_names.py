@@ -197,3 +197,16 @@ def test_an_optimizer_of_the_other_keras_is_refused_with_what_to_write():
     for front in (horovod.keras, horovod.tensorflow):
         with pytest.raises(ValueError, match="TF_USE_LEGACY_KERAS=1"):
             front.DistributedOptimizer(tf_keras.optimizers.SGD(0.1))
+
+
+def test_an_optimizer_of_keras_3_is_refused_where_legacy_keras_was_asked_for():
+    pytest.importorskip("tf_keras")
+    if int(importlib.metadata.version("keras").partition(".")[0]) < 3:
+        pytest.skip("needs Keras 3")
+    script = (
+        "import horovod.keras as hvd\nimport keras\nhvd.init()\n"
+        "try:\n    hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))\n"
+        "except ValueError as error:\n    assert 'import keras before horovod.keras' in str(error), error\n"
+        "else:\n    raise AssertionError('not refused')"
+    )
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "TF_USE_LEGACY_KERAS": "1"}, check=True, timeout=PATIENCE)

@@ -386,14 +386,41 @@ def case_hooks_of_scripts_change_gradients_before_they_travel():
         p.grad.fill_(3.0 * RANK)
 
     for groups in (None, 1):
-        model = torch.nn.Linear(512, 512, bias=False)
+        model = torch.nn.Linear(512, 512)
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), groups=groups)
         model.weight.register_post_accumulate_grad_hook(replace)
         for _ in range(3):
             optimizer.zero_grad()
             model(torch.full((1, 512), RANK + 1.0)).sum().backward()
             assert torch.equal(model.weight.grad, torch.full((512, 512), 1.5 * (SIZE - 1)))
+            assert torch.equal(model.bias.grad, torch.ones(512))
             optimizer.step()
+
+
+def case_a_hook_of_the_script_steps_within_backward():
+    """Each parameter has an optimizer of its own, which steps as soon as its gradient is there; torch has a tutorial of that."""
+    if not is_torch(2, 1):
+        return
+    for set_to_none in (True, False):
+        model = torch.nn.Linear(2, 2)
+        with torch.no_grad():
+            model.weight.fill_(1.0)
+            model.bias.fill_(0.0)
+        optimizers = {
+            p: hvd.DistributedOptimizer(torch.optim.SGD([p], lr=0.5), [(name, p)]) for name, p in model.named_parameters()
+        }
+
+        def step(p):
+            optimizers[p].step()
+            optimizers[p].zero_grad(set_to_none=set_to_none)
+
+        for p in optimizers:
+            p.register_post_accumulate_grad_hook(step)
+        for number in range(1, 4):
+            model(torch.full((1, 2), RANK + 1.0)).sum().backward()
+            average = (SIZE + 1) / 2
+            assert torch.equal(model.weight.detach(), torch.full((2, 2), 1.0 - 0.5 * number * average)), (set_to_none, number)
+            assert torch.equal(model.bias.detach(), torch.full((2,), -0.5 * number))
 
 
 def case_compressions_of_scripts_see_every_gradient():
@@ -425,7 +452,7 @@ def case_compressions_of_scripts_see_every_gradient():
     for groups in (None, 1):
         in_place = InPlace()
         for compression, expected in ((in_place, 1.0), (Factor, 15.0)):
-            model = torch.nn.Linear(2, 1, bias=False)
+            model = torch.nn.Linear(2, 1)
             optimizer = hvd.DistributedOptimizer(
                 torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), compression, groups=groups
             )
@@ -433,8 +460,9 @@ def case_compressions_of_scripts_see_every_gradient():
                 optimizer.zero_grad()
                 model(torch.full((1, 2), 5.0)).sum().backward()
                 assert SIZE == 1 or torch.equal(model.weight.grad, torch.full((1, 2), expected))
+                assert SIZE == 1 or torch.equal(model.bias.grad, torch.full((1,), expected / 5 if compression is Factor else 1.0))
                 optimizer.step()
-        assert in_place.calls == (6 if SIZE > 1 else 0)
+        assert in_place.calls == (12 if SIZE > 1 else 0)
 
 
 def case_names_of_parameters():

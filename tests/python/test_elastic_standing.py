@@ -1,8 +1,9 @@
-"""Who sends the state of an elastic job to whom, without any rank."""
+"""Who sends the state of an elastic job to whom, and after which errors it is restored, without any rank."""
 
 import pytest
 
-from horovod.common.elastic import _AHEAD, _FRESH, _SAVED, Standing, who_sends
+from horovod.common.elastic import _AHEAD, _FRESH, _SAVED, MAX_FAILURES_WITHOUT_COMMIT, Standing, run_fn, who_sends
+from horovod.common.exceptions import HorovodInternalError
 
 
 def ranks(*standings, per_node=2):
@@ -29,3 +30,43 @@ def ranks(*standings, per_node=2):
 def test_only_ranks_without_the_state_receive_it(standings, root, receivers):
     sending = who_sends(ranks(*standings))
     assert (sending.root, sending.receivers) == (root, receivers)
+
+
+class CountedState:
+    """Counts how often it is restored."""
+
+    restored = 0
+
+    def restore(self):
+        self.restored += 1
+
+    def sync(self):
+        pass
+
+    on_reset = sync
+
+
+def test_an_error_that_a_failed_collective_has_caused_restores_the_state():
+    def train(state):
+        try:
+            raise HorovodInternalError("rank 1 is gone")
+        except HorovodInternalError as error:
+            raise ValueError("no batch") from error
+
+    state = CountedState()
+    with pytest.raises(HorovodInternalError, match="rank 1 is gone"):  # for it comes again and again
+        run_fn(train, lambda: None)(state)
+    assert state.restored == MAX_FAILURES_WITHOUT_COMMIT
+
+
+def test_an_error_of_the_script_is_raised_even_where_a_failure_is_being_handled():
+    def train(state):
+        raise ValueError("the script's own")
+
+    state = CountedState()
+    try:
+        raise HorovodInternalError("an older one")
+    except HorovodInternalError:
+        with pytest.raises(ValueError, match="the script's own"):
+            run_fn(train, lambda: None)(state)
+    assert state.restored == 0

@@ -39,6 +39,9 @@ def test_what_a_failed_collective_has_caused_is_known_by_its_chain_and_by_the_ma
         assert str(_failure.job_error(error)) == "rank 1 is gone" and _failure.follows(error)
     refused = HorovodInternalError("the job was left", _lib.CANCELLED)
     assert _failure.job_error(_failure.marked(refused)).status == _lib.CANCELLED and not _failure.follows(refused)
+    handling = ValueError("raised while that error was handled")
+    handling.__context__ = lost
+    assert _failure.job_error(handling) is lost and _failure.job_error(handling, lost) is None
     other = ValueError("[hvd 7] is a text of the script's own")
     assert _failure.job_error(other) is None and _failure.marked(other) is other
 

@@ -7,6 +7,7 @@ come first. By then other ranks may have failed because of this one, and ended s
 import os
 import re
 import sys
+import sysconfig
 import threading
 import traceback
 from types import FrameType
@@ -19,8 +20,11 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 _EXIT_CODE = 1
 _EXIT_CODE_INTERRUPTED = 130
 
-# The folder of this package.
-_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+# The folders of this package, of the packages beside it, and of Python's own modules.
+_LIBRARIES = tuple(
+    os.path.join(folder, "")
+    for folder in (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *map(sysconfig.get_path, ("purelib", "stdlib")))
+)
 
 # The names of the outermost frame of a program that still runs. A hook that the interpreter calls has none of them
 # below.
@@ -113,18 +117,23 @@ def _line_of(error: BaseException, trace: Any) -> str:
     lines = traceback.format_exception_only(type(error), error)
     first = next((line for line in lines if not line.startswith(" ")), type(error).__name__)
     line = first.strip().split("\n")[0][:500]
-    place = None
+    deepest = program = None
     while trace is not None:
         code = trace.tb_frame.f_code
-        if place is None or not code.co_filename.startswith(_PACKAGE):  # the user's line says more than one of ours
-            place = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+        deepest = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+        if not code.co_filename.startswith(_LIBRARIES) and not code.co_filename.startswith("<frozen "):
+            program = deepest
         trace = trace.tb_next
+    # What a collective fails with is raised within libraries: the line of the program that called them says more.
+    place = program if program is not None and isinstance(error, HorovodInternalError) else deepest
     return line if place is None else f"{line}, {place}"
 
 
-def job_error(error: BaseException) -> Optional[HorovodInternalError]:
-    """Returns the failure of a collective that caused it: it was raised as such, or from one, or while one was handled."""
-    return next(_job_errors(error), None)
+def job_error(error: BaseException, handled: Optional[BaseException] = None) -> Optional[HorovodInternalError]:
+    """Returns the failure of a collective that caused it: it was raised as such, or from one, or while one was handled.
+
+    `handled`: an exception that was being handled before, and so has caused nothing."""
+    return next(_job_errors(error, handled), None)
 
 
 def is_of_job(error: BaseException) -> bool:
@@ -143,8 +152,10 @@ def marked(error: BaseException) -> BaseException:
     return HorovodInternalError(f"[hvd {error.status}] {error}", error.status) if is_ours else error
 
 
-def _job_errors(error: BaseException) -> Iterator[HorovodInternalError]:
+def _job_errors(error: BaseException, handled: Optional[BaseException] = None) -> Iterator[HorovodInternalError]:
     for each in _chain(error):
+        if each is handled:
+            return
         found = _meant_by(each)
         if found is not None:
             yield found

@@ -336,6 +336,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         skip_sync = False
         failures, commits_then = 0, -1
+        handled = sys.exc_info()[1]  # Python takes it for the context of all that is raised in here
         while True:
             try:
                 if not skip_sync:
@@ -347,7 +348,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 if skip_sync:
                     state._standing = _AHEAD  # it trains on
             except Exception as error:
-                if not _failure.is_of_job(error):
+                if _failure.job_error(error, handled) is None:
                     raise
                 commits = getattr(state, "_commits", 0)
                 failures = failures + 1 if commits == commits_then else 1
@@ -355,7 +356,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 if failures > MAX_FAILURES_WITHOUT_COMMIT + restart_limit():
                     if isinstance(error, HorovodInternalError):
                         raise
-                    raise _failure.job_error(error) from error
+                    raise _failure.job_error(error, handled) from error
                 state.restore()
                 skip_sync = False
                 if getattr(state, "_standing", _FRESH) != _FRESH:

@@ -1,6 +1,7 @@
 """DistributedOptimizer for legacy Keras (tf-keras, TF_USE_LEGACY_KERAS=1), its older optimizers among them."""
 
 import inspect
+import sys
 from typing import Any, Callable, List, Optional, Sequence
 
 import tensorflow as tf
@@ -161,6 +162,12 @@ def _wrap(optimizer: Any, settings: _Settings) -> Any:
     is distributed too."""
     if isinstance(optimizer, _Distributed):
         raise ValueError("this optimizer is a hvd.DistributedOptimizer already")
+    other = sys.modules.get("keras")
+    if other is not None and int(other.__version__.partition(".")[0]) >= 3 and isinstance(optimizer, other.optimizers.Optimizer):
+        raise ValueError(
+            f"hvd.DistributedOptimizer takes an optimizer of legacy Keras here, not {type(optimizer).__name__} of Keras 3; for "
+            "Keras 3 leave TF_USE_LEGACY_KERAS out, or import keras before horovod.keras"
+        )
     if not hasattr(optimizer, "apply_gradients"):
         raise ValueError(f"hvd.DistributedOptimizer takes an optimizer of Keras, not {type(optimizer).__name__}")
     base = type(optimizer)

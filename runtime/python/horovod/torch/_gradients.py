@@ -331,15 +331,6 @@ class _GradientGroup:
         self.arrivals = itertools.count(1)
 
 
-def _is_last_of(hooks: Dict[int, Any], number: int) -> bool:
-    """Returns whether the hook with this number is called last, and else makes it the last from the next backward pass on. A
-    script's hook may change the gradient, as with Horovod, whose hooks come after all of these."""
-    if next(reversed(hooks)) == number:
-        return True
-    hooks[number] = hooks.pop(number)
-    return False
-
-
 def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
     common = gradient.common
     settings = gradient.settings
@@ -358,11 +349,13 @@ def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
         gradient.passes_left = left
         if left == 0:
             hooks = getattr(p, "_post_accumulate_grad_hooks", None)
-            if hooks is None or len(hooks) == 1 or _is_last_of(hooks, gradient.hook_number):
+            if hooks is None or len(hooks) == 1 or next(reversed(hooks)) == gradient.hook_number:
                 gradient.start(p.grad)
             else:
+                # A hook of the script's comes after this one, and may change the gradient. So the step starts it, or the
+                # end of the backward pass.
                 common.is_in_flight = True
-                common.enter_backward()  # whose end starts this one
+                common.enter_backward()
 
     def on_gradient_to_reduce_once(p: torch.Tensor) -> None:
         if common.reduced:

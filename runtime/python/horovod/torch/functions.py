@@ -239,7 +239,7 @@ def _plan_of(optimizer: torch.optim.Optimizer) -> Dict[str, Any]:
                 for key, value in optimizer.state[p].items()
             }
     # Some optimizers keep what belongs to no parameter there too, such as a count of steps.
-    shared = {key: _packed(value) for key, value in optimizer.state.items() if not isinstance(key, torch.Tensor)}
+    shared = {key: _packed(value) for key, value in optimizer.state.items() if isinstance(key, (str, int))}
     return {"groups": groups, "state": state, "shared": shared}
 
 
@@ -260,7 +260,7 @@ def _adopt_plan(optimizer: torch.optim.Optimizer, plan: Dict[str, Any]) -> None:
     for group, (_, options) in zip(optimizer.param_groups, plan["groups"]):
         device = group["params"][0].device if group["params"] else torch.device("cpu")
         group.update({key: _unpacked(value, device) for key, value in options.items()})
-    for key in [key for key in optimizer.state if not isinstance(key, torch.Tensor)]:
+    for key in [key for key in optimizer.state if isinstance(key, (str, int))]:
         del optimizer.state[key]
     device = next((p.device for p in _parameters(optimizer)), torch.device("cpu"))
     optimizer.state.update({key: _unpacked(value, device) for key, value in plan["shared"].items()})

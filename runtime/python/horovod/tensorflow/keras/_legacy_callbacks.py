@@ -151,7 +151,10 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         # effect.
         if self.momentum_correction and old > 0:
             for slot in _momentum_slots(optimizer, self.model.trainable_variables):
-                _K.set_value(slot, _K.get_value(slot) * (new / old))
+                if tf.executing_eagerly():  # all stays on the device
+                    slot.assign(slot * (new / old))
+                else:
+                    _K.set_value(slot, _K.get_value(slot) * (new / old))
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if logs is not None:
