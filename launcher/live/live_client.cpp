@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <iterator>
 #include <utility>
 
@@ -45,11 +46,14 @@ std::string time_of(const std::string& socket) {
   return std::string(text.data(), ::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc));
 }
 
-// Leaves out the end of a long command, so that each job has one line of a terminal.
-std::string shortened(const std::string& command) {
+// Leaves out line ends, what a terminal would obey, and the end of a long command, so that each job has one line.
+std::string shortened(std::string command) {
   constexpr std::size_t kMost = 60;
-  const std::size_t end = command.size() > kMost ? command.rfind(' ', kMost) : std::string::npos;
-  return end == std::string::npos ? command : command.substr(0, end) + " ...";
+  std::replace_if(command.begin(), command.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  if (command.size() <= kMost) {
+    return command;
+  }
+  return command.substr(0, std::min(command.rfind(' ', kMost), kMost)) + " ...";
 }
 
 // Returns a line for each job: a user knows it by its command and its start, since its id is shown nowhere else.

@@ -208,6 +208,7 @@ void SshReach::on_not_connected(const Error& why) {
     return fail(why);
   }
   stop_clock();
+  left_ = timeout_;  // ConnectTimeout is that of one attempt
   not_connected_ = why;
   backoff_ = shared_.loop.after(kAttemptPause, [this] { dial(); });
 }
@@ -360,7 +361,8 @@ void SshReach::time_out(Duration spent) {
   if (dial_ != nullptr && attempts.empty()) {
     words_.set_address(dial_->current().ip());
   }
-  fail(words_.not_connected_within(spent, attempts));
+  dial_.reset();
+  on_not_connected(words_.not_connected_within(spent, attempts));
 }
 
 // This runs a little before --start-timeout, which would only know that nothing came.
@@ -383,6 +385,7 @@ void SshReach::on_out_of_time() {
     return fail(SshReachWords::no_turn_within(limit, socket_.is_open(), shared_.options.max_handshakes));
   }
   stop_clock();
+  attempts_ = config_.connection_attempts;  // there is no time for another one
   time_out(timeout_ - std::max(left_, Duration::zero()));
 }
 

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -24,20 +25,19 @@ constexpr auto kReapTime = std::chrono::seconds(1);
 // The started process is the guardian. If it is killed, its agent goes on until the ranks have ended, and may print.
 constexpr auto kErrorsTime = std::chrono::minutes(1);
 
-// The kernel would reach an address of this machine from that same address. Asking for the way sends nothing, and is
-// cheaper than a list of all addresses, which would be made for each of many hosts.
+// The kernel binds a socket to no address but its own, unless it is told otherwise (ip_nonlocal_bind). So the list of
+// all addresses, which costs more, is made for few of many hosts.
 bool is_own_address(const std::string& name) {
-  constexpr std::uint16_t kAnyPort = 9;
-  const auto address = SocketAddress::make(name, kAnyPort);
+  const auto address = SocketAddress::make(name, 0);
   if (!address.ok()) {
     return false;  // it is a name
   }
   const Fd socket(::socket(address.value().family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket.is_open() || ::connect(socket.get(), address.value().raw(), address.value().raw_size()) != 0) {
+  if (!socket.is_open() || ::bind(socket.get(), address.value().raw(), address.value().raw_size()) != 0) {
     return false;
   }
-  const auto from = SocketAddress::local_of(socket.get());
-  return from.ok() && from.value().ip() == address.value().ip();
+  const auto own = interface_ips();
+  return own.ok() && std::find(own.value().begin(), own.value().end(), address.value().ip()) != own.value().end();
 }
 
 bool is_same_name(const std::string& a, const std::string& b) {

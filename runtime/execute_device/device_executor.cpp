@@ -105,19 +105,29 @@ Result<void> DeviceExecutor::wait_for_callers(std::span<PendingOp* const> ops) {
 }
 
 Result<void> DeviceExecutor::place_stand_ins(std::span<PendingOp* const> ops, DeviceBatch& batch) {
+  std::vector<PendingOp*> absent;
+  std::size_t total = 0;
   for (PendingOp* op : ops) {
-    if (op->what.device >= 0) {
-      continue;
+    if (op->what.device < 0) {
+      absent.push_back(op);
+      total += padded(input_bytes(op->what));
     }
-    const std::size_t bytes = input_bytes(op->what);
-    HVD_TRY_ASSIGN(auto block, pool_->block(bytes, stream_.handle()));
-    if (bytes != 0) {
-      HVD_TRY(pool_->device()->fill(block->data(), 0, bytes, stream_.handle()));
-    }
-    op->what.input = block->data();
-    op->what.output = block->data();
-    batch.keeps.push_back(std::move(block));
   }
+  if (absent.empty()) {
+    return {};
+  }
+  // One fill serves all: a stream has room for about a thousand (DevicePlane::run).
+  HVD_TRY_ASSIGN(auto block, pool_->block(total, stream_.handle()));
+  if (total != 0) {
+    HVD_TRY(pool_->device()->fill(block->data(), 0, total, stream_.handle()));
+  }
+  auto* at = static_cast<std::uint8_t*>(block->data());
+  for (PendingOp* op : absent) {
+    op->what.input = at;
+    op->what.output = at;
+    at += padded(input_bytes(op->what));
+  }
+  batch.keeps.push_back(std::move(block));
   return {};
 }
 
@@ -350,9 +360,12 @@ Result<void> DeviceExecutor::wait_on_host(const Event& event, Interrupt& interru
 Result<std::uint8_t*> DeviceExecutor::reserve_pinned(std::size_t size_bytes) {
   const std::size_t there = pinned_.empty() ? 0 : pinned_.back().size_bytes();
   if (pinned_.empty() || there < size_bytes) {
-    HVD_TRY_ASSIGN(PinnedMemory made,
-                   PinnedMemory::make(pool_->device(), std::max({size_bytes, 2 * there, kAlignment})));
-    pinned_.push_back(std::move(made));
+    auto made = PinnedMemory::make(pool_->device(), std::max({size_bytes, 2 * there, kAlignment}));
+    if (!made.ok() && 2 * there > size_bytes) {
+      made = PinnedMemory::make(pool_->device(), size_bytes);
+    }
+    HVD_TRY_ASSIGN(PinnedMemory memory, std::move(made));
+    pinned_.push_back(std::move(memory));
   }
   return pinned_.back().data();
 }

@@ -94,7 +94,8 @@ Result<std::shared_ptr<DeviceBlock>> DevicePool::block(std::size_t size_bytes, S
   } else {
     auto made = DeviceMemory::make(device_, size);
     if (!made.ok()) {
-      // Free blocks that others could not use may make room for this one; the driver waits until they are unused.
+      // Free blocks that others could not use may make room for this one; the driver waits until they are
+      // unused, and with it this thread, which hears of no lost rank meanwhile.
       std::multimap<std::size_t, std::unique_ptr<DeviceBlock>> unused;
       {
         const std::lock_guard lock(mu_);

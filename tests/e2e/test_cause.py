@@ -161,6 +161,7 @@ def test_a_job_file_names_the_rank_that_failed_first(tmp_path):
 ])  # fmt: skip
 def test_a_rank_that_does_not_come_to_init_is_named(instead, said, tmp_path):
     script = (f"import os, pathlib, sys, time; sys.path.insert(0, {str(ROOT / 'runtime/python')!r})\n"
+              "os.environ['HOROVOD_START_TIMEOUT'] = '3'  # of the ranks alone\n"
               "from horovod.common import basics\n"
               f"flag = pathlib.Path({str(tmp_path / 'flag')!r})\n"
               "if os.environ['HOROVOD_RANK'] == '1':\n"
@@ -169,7 +170,7 @@ def test_a_rank_that_does_not_come_to_init_is_named(instead, said, tmp_path):
               "while not flag.exists(): time.sleep(0.05)\n"
               "basics.init()\n")
     done = hvdrun("-np", 2, "--grace", "1", *PYTHON, "-c", script,
-                  env={**os.environ, "HVD_LIBRARY": LIBHVD, "HOROVOD_START_TIMEOUT": "3"})  # fmt: skip
+                  env={**os.environ, "HVD_LIBRARY": LIBHVD})
     assert done.returncode == 1, done.stderr
     wanted = f"HorovodInternalError: the ranks have not met within 3 s (HOROVOD_START_TIMEOUT): {said}"
     assert re.search(rf"^hvdrun: rank 0 on .* failed: .*{re.escape(wanted)}", done.stderr, re.M), done.stderr

@@ -160,5 +160,4 @@ def test_horovod_runner_without_spark():
     from sparkdl import HorovodRunner
 
     assert HorovodRunner(np=-2).run(here)["HOROVOD_SIZE"] == "2"
-    with pytest.raises(TypeError):
-        HorovodRunner(2)
+    assert HorovodRunner(-1).run(here)["HOROVOD_SIZE"] == "1"

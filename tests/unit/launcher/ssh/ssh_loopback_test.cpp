@@ -321,10 +321,12 @@ TEST_CASE("a host that refuses is tried again as often as ConnectionAttempts say
   REQUIRE(::bind(port.get(), any_port.raw(), any_port.raw_size()) == 0);
   Launcher launcher(sshd.write_client_config("Host starting\n  HostName 127.0.0.1\n  Port " +
                                              std::to_string(SocketAddress::local_of(port.get()).value().port()) +
-                                             "\n  ConnectionAttempts 2\nHost *\n"));
+                                             "\n  ConnectionAttempts 2\nHost patient\n  HostName 127.0.0.1\n  Port " +
+                                             std::to_string(SocketAddress::local_of(port.get()).value().port()) +
+                                             "\n  ConnectionAttempts 9\nHost *\n"));
   CHECK(has(launcher.failure("starting"), "is sshd running there?"));
   RecordingSink sink;
-  const auto stream = launcher.open(sink, "starting");
+  const auto stream = launcher.open(sink, "patient");
   CHECK(!launcher.wait([&] { return sink.closed.has_value(); }, std::chrono::milliseconds(500)));
   REQUIRE(::listen(port.get(), 1) == 0);
   Fd caller;
