@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from hvdrun import HVDRUN, LIBHVD, env_with, hvdrun, kill, processes_with, program, read_until, read_until_each, start, wait_until_gone
+from hvdrun import (HVDRUN, LIBHVD, check_paced, end_pacing, env_with, hvdrun, kill, processes_with, program, read_until,
+                    read_until_each, start, wait_until_gone)
 from patience import PATIENCE
 from ways import EXECUTES
 
@@ -156,26 +157,24 @@ def left(marker):
     return found
 
 
-def paced(far, marker, lines=6000):
-    job = start("--rsh", far, "--fanout", 2, "--reconnect-timeout", 4000, "-H", hosts(7), *PYTHON, program("pace_lines.py"), lines,
+def paced(far, marker):
+    job = start("--rsh", far, "--fanout", 2, "--reconnect-timeout", 4000, "-H", hosts(7), *PYTHON, program("pace_lines.py"), "on",
                 200000, env=env_with(marker))
     return job, read_until_each(job.stdout, 7)
 
 
-def check_nothing_lost(job, first, ranks, lines=6000):
+def check_nothing_lost(job, marker, first, ranks):
+    end_pacing(marker)
     out, err = job.stdout.read(), job.stderr.read()  # not communicate(), which forgets what readline() has read ahead
     assert job.wait(PATIENCE) == 0, err
-    printed = "".join(first).splitlines() + out.splitlines()
-    for rank in map(str, range(ranks)):
-        assert [line for line in printed if line[1] == rank] == [
-            f"[{rank}]<stdout>:" + f"{rank} {i} ".ljust(99, "x") for i in range(lines)]
+    check_paced("".join(first).splitlines() + out.splitlines(), ranks)
     return err
 
 
 def test_a_command_between_two_nodes_that_is_killed_is_started_anew_and_nothing_is_lost(far, marker):
     job, first = paced(far, marker)
     kill(go_to(marker, "n2"))
-    err = check_nothing_lost(job, first, 7)
+    err = check_nothing_lost(job, marker, first, 7)
     # n2 relays to n6.
     assert set(re.findall(r"^hvdrun: (n\d): reached again", err, re.M)) == {"n2", "n6"}, err
     assert left(marker) == {}
@@ -184,7 +183,7 @@ def test_a_command_between_two_nodes_that_is_killed_is_started_anew_and_nothing_
 def test_a_connection_to_a_relay_that_breaks_takes_those_behind_it_along_and_all_are_reached_again(far, marker):
     job, first = paced(far, marker)
     kill(go_to(marker, "n0"))
-    err = check_nothing_lost(job, first, 7)
+    err = check_nothing_lost(job, marker, first, 7)
     assert set(re.findall(r"^hvdrun: (n\d): reached again", err, re.M)) == {"n0", "n2", "n4", "n6"}, err
     assert left(marker) == {}
 

@@ -1,6 +1,7 @@
 """hvdrun over real SSH on lab hosts: nothing of ours installed on them, and nothing left on them however a job ends."""
 
 import re
+import signal
 import sys
 
 import pytest
@@ -178,7 +179,7 @@ def paced_lines(rank, count):
 def test_a_connection_that_breaks_loses_and_doubles_nothing(lab3):
     import os
     job = lab3.popen(HVDRUN, "-np", "2", "--reconnect-timeout", "120", "-H", "node1:1,node2:1", *PYTHON,
-                     program("pace_lines.py"), "20000", "200000")
+                     program("pace_lines.py"), "on", "200000")
     first = read_until(job.stdout, r"^\[1\]")  # before its ranks run, a job ends when the connection does
     for _ in range(2):
         # The sshd that serves our connection, while the ranks print: a reset, as a firewall or a tired sshd does it.
@@ -186,8 +187,13 @@ def test_a_connection_that_breaks_loses_and_doubles_nothing(lab3):
         before = pids(lab3, "node2", "agent")
         os.kill(serving[-1], 9)
         wait_until(lambda: set(pids(lab3, "node2", "agent")) - set(before), "no new connection")
+    for host in ("node1", "node2"):
+        for pid in pids(lab3, host, r"python.* \S*pace_lines\.py on "):
+            os.kill(pid, signal.SIGUSR1)
     ranks, err = finish(job, first)
-    assert ranks == {rank: paced_lines(rank, 20000) for rank in "01"}
+    for rank in "01":
+        *lines, last = ranks[rank]
+        assert lines == paced_lines(rank, len(lines)) and last == f"{rank} end {len(lines)}"
     assert re.search("node2: .*(connection|way to it) broke.*; trying to reach it again", err) and "reached again" in err
     assert "succeeded" in err
     assert lab3.wait_for_no_processes() == []
