@@ -8,48 +8,11 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 from rank_side import raises, run_cases
+from tf_model import BATCH, CAN_COMPILE, INPUTS, KERAS_3, LABELS, RANK, ROWS, SIZE, check_same_on_ranks, fit, loss_of, make_model, near, own
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 import horovod.tensorflow._reduce as hvd_reduce
-from horovod.common.util import is_version_greater_equal_than
-
-hvd.init()
-RANK, SIZE = hvd.rank(), hvd.size()
-KERAS_3 = hasattr(tf.keras, "ops")
-ROWS, BATCH = 64, 8
-rng = np.random.default_rng(1)
-INPUTS = rng.normal(size=(ROWS * SIZE, 6)).astype(np.float32)
-LABELS = (INPUTS.sum(1) > 0).astype(np.int64)
-CAN_COMPILE = is_version_greater_equal_than(tf.__version__, "2.19")
-
-
-def own(array, rank=RANK):
-    """This rank's part: of each global batch, its share."""
-    return array.reshape(-1, SIZE, BATCH, *array.shape[1:])[:, rank].reshape(-1, *array.shape[1:])
-
-
-def make_model(seed=0, norm=False):
-    tf.keras.utils.set_random_seed(seed)
-    layers = [tf.keras.layers.Input((6,)), tf.keras.layers.Dense(8, activation="relu")]
-    layers += [hvd.SyncBatchNormalization()] if norm else []
-    return tf.keras.Sequential(layers + [tf.keras.layers.Dense(2)])
-
-
-def loss_of(model, x, y):
-    logits = tf.cast(model(x, training=True), tf.float32)
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
-
-
-def check_same_on_ranks(model):
-    for i, weights in enumerate(zip(*hvd.allgather_object(model.get_weights()))):
-        for other in weights[1:]:
-            assert np.array_equal(weights[0], other), f"weights {i} differ by {np.abs(weights[0] - other).max()}"
-
-
-def near(model, expected, tolerance=1e-5):
-    for found, wanted in zip(model.get_weights(), expected.get_weights()):
-        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
 
 
 def by_tape(wrap, model, x, y, rate=0.1, compiled=True):
@@ -189,14 +152,6 @@ def case_adasum_optimizer_of_tensorflow_1():
             session.run(tf.compat.v1.global_variables_initializer())
             session.run(train)
             np.testing.assert_allclose(session.run(variable), [0.0, -1.0], rtol=1e-6)  # equal steps stay one step
-
-
-def fit(model, optimizer, x, y, batch, distributed=True, **options):
-    epochs = options.pop("epochs", 2)
-    callbacks = [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)] if distributed else []
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"], **options)
-    return model.fit(x, y, batch_size=batch, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks)
 
 
 def case_keras_trains_as_one_process_with_the_whole_batch():
@@ -344,124 +299,6 @@ def case_a_saved_model_goes_on():
         again = hvd_keras.load_model(path)
     again.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=1, verbose=0, shuffle=False)
     check_same_on_ranks(again)
-
-
-def case_callbacks_of_keras():
-    model = make_model()
-    callbacks = [
-        hvd_keras.callbacks.MetricAverageCallback(),
-        hvd_keras.callbacks.LearningRateWarmupCallback(initial_lr=0.1 * SIZE, warmup_epochs=2),
-        hvd_keras.callbacks.LearningRateScheduleCallback(initial_lr=0.1 * SIZE, multiplier=0.1, start_epoch=2),
-    ]
-    model.compile(
-        optimizer=hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1 * SIZE, momentum=0.9)),
-        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"],
-    )  # fmt: skip
-    history = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=4, verbose=0, callbacks=callbacks).history
-    np.testing.assert_allclose(history["lr"][1:], [0.1 * SIZE, 0.1 * SIZE, 0.01 * SIZE], rtol=1e-5)
-    everyone = hvd.allgather_object(history["accuracy"])
-    assert all(other == everyone[0] for other in everyone)
-
-
-def compiled_model(**options):
-    model = make_model()
-    optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
-    model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), **options)
-    return model
-
-
-def case_callbacks_that_decide_must_be_on_all_ranks():
-    callbacks, model = tf.keras.callbacks, compiled_model()
-    stopping, plateau = lambda: callbacks.EarlyStopping("loss"), lambda: callbacks.ReduceLROnPlateau("accuracy")
-    schedule = lambda: callbacks.LearningRateScheduler(lambda epoch: 0.1)
-    for common in (hvd_keras.callbacks.BroadcastGlobalVariablesCallback, hvd_keras.callbacks.MetricAverageCallback):
-        common = common(0) if common is hvd_keras.callbacks.BroadcastGlobalVariablesCallback else common()
-        for make, name in ((stopping, "EarlyStopping of loss"), (plateau, "ReduceLROnPlateau of accuracy"), (schedule, "LearningRateScheduler")):
-            chosen = [common, *([make()] if RANK == 0 else [])]
-            said = raises(ValueError, model.fit, own(INPUTS), own(LABELS), batch_size=BATCH, verbose=0, callbacks=chosen)
-            assert f"only rank 0 has {name}." in said, said
-    both = [hvd_keras.callbacks.MetricAverageCallback()] * (RANK > 0) + [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)]
-    assert "MetricAverageCallback" in raises(ValueError, model.fit, own(INPUTS), own(LABELS), verbose=0, callbacks=both)
-
-
-def case_metrics_that_one_rank_alone_has_are_the_same_on_all():
-    """So that they all stop when one of them does, whose validation data no other rank has."""
-    model, saved = compiled_model(metrics=["accuracy"]), []
-    chosen = [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0), hvd_keras.callbacks.MetricAverageCallback(),
-              tf.keras.callbacks.EarlyStopping("val_loss", min_delta=100.0)]  # fmt: skip
-    if RANK == 0:  # one that decides nothing
-        chosen.append(tf.keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: saved.append(epoch)))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        data = {"validation_data": (INPUTS[:8], LABELS[:8])} if RANK == 0 else {}
-        history = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=4, verbose=0, callbacks=chosen, **data).history
-    everyone = hvd.allgather_object(history)
-    assert all(other == everyone[0] for other in everyone) and len(history["val_accuracy"]) == 2, everyone
-    said = [str(w.message) for w in caught if "only rank 0 has val_accuracy; only rank 0 has val_loss" in str(w.message)]
-    assert len(said) == (RANK == 0) and saved == ([0, 1] if RANK == 0 else []), (said, saved)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        early = [tf.keras.callbacks.EarlyStopping("loss"), hvd_keras.callbacks.MetricAverageCallback()]
-        model.fit(own(INPUTS)[:BATCH], own(LABELS)[:BATCH], batch_size=BATCH, verbose=0, callbacks=early)
-    assert any("EarlyStopping stands before" in str(w.message) for w in caught)
-
-
-def case_schedules_without_initial_lr_begin_at_the_optimizers():
-    """Scripts for older releases of Horovod give none; of legacy Keras too."""
-    model = make_model()
-    model.compile(hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    schedule = hvd_keras.callbacks.LearningRateScheduleCallback
-    adjusted = []
-
-    class Noted(schedule):
-        def _adjust_learning_rate(self, epoch):  # programs override it
-            adjusted.append(epoch)
-            super()._adjust_learning_rate(epoch)
-
-    callbacks = [
-        hvd_keras.callbacks.LearningRateWarmupCallback(warmup_epochs=1), Noted(start_epoch=1, end_epoch=3, multiplier=0.1),
-        schedule(start_epoch=3, multiplier=0.01),
-    ]  # fmt: skip
-    rates = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=5, verbose=0, callbacks=callbacks).history["lr"]
-    np.testing.assert_allclose(rates, [0.1, 0.01, 0.01, 0.001, 0.001], rtol=1e-5)
-    assert adjusted == [1, 2]
-    assert "multiplier" in raises(ValueError, schedule, 0.1)
-
-
-def case_older_optimizers_have_their_momentum_corrected():
-    if KERAS_3:
-        return
-    weights = []
-    for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
-        for is_scaled in (False, True):
-            model = make_model()
-            optimizer = hvd_keras.DistributedOptimizer(kind(0.1, momentum=0.9))
-            optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if is_scaled else optimizer
-            model.compile(optimizer, "mse")
-            callbacks = [hvd_keras.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 0.2 if epoch else 1.0)]
-            targets = own(INPUTS)[:, :2]
-            model.fit(own(INPUTS), targets, batch_size=BATCH, epochs=3, shuffle=False, verbose=0, callbacks=callbacks)
-            weights.append(model)
-    for model in weights[1:]:
-        near(model, weights[0])
-
-
-def case_keras_in_a_graph_of_tensorflow_1():
-    if KERAS_3:
-        return
-    with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
-        model = make_model(RANK)
-        optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.1, momentum=0.9))
-        model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
-        callbacks = [
-            hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0), hvd_keras.callbacks.MetricAverageCallback(),
-            hvd_keras.callbacks.LearningRateWarmupCallback(warmup_epochs=2),
-        ]  # fmt: skip
-        rates = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=3, verbose=0, callbacks=callbacks).history["lr"]
-        np.testing.assert_allclose(rates, [0.1 * (1 + 1 / SIZE) / 2, 0.1, 0.1], rtol=1e-5)
-        weights = model.get_weights()
-    for mine, others in zip(weights, hvd.broadcast_object(weights)):
-        np.testing.assert_array_equal(mine, others)
 
 
 def case_sync_batch_normalization_is_that_of_the_whole_batch():
@@ -626,49 +463,6 @@ def case_with_backward_passes_per_step_legacy_keras_counts_batches():
     optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1), backward_passes_per_step=2)
     fit(make_model(), optimizer, own(INPUTS), own(LABELS), BATCH)
     assert optimizer.iterations.numpy() % (ROWS // BATCH) == 0 and optimizer.iterations.numpy() > 0
-
-
-def case_a_constant_multiplier_without_staircase_decays_in_each_batch():
-    seen = []
-
-    class Look(tf.keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            seen.append(float(self.model.optimizer.learning_rate))
-
-    model = make_model()
-    model.compile(tf.keras.optimizers.SGD(0.1), "mse")
-    callbacks = [hvd_keras.callbacks.LearningRateScheduleCallback(0.1, 0.5, staircase=False), Look()]
-    model.fit(INPUTS[:32], np.zeros((32, 2), np.float32), batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
-    np.testing.assert_allclose(seen, [0.1 * 0.5 ** (batch / 4) for batch in range(8)], rtol=1e-5)
-
-
-def case_the_callback_of_notebooks_fits_this_keras():
-    from sparkdl.horovod.tensorflow.keras import LogCallback
-
-    model = make_model()
-    model.compile(tf.keras.optimizers.SGD(0.1), "mse")
-    model.fit(INPUTS[:8], np.zeros((8, 2), np.float32), verbose=0, callbacks=[LogCallback(per_batch_log=True)])
-
-
-def case_after_a_failure_the_first_epoch_has_only_the_batches_that_are_left():
-    model = make_model()
-    model.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.optimizer.build(model.trainable_variables)
-    state = hvd_keras.elastic.KerasState(model, epoch=0, batch=0)
-    state.batch = 5
-    counts, done = [], []
-
-    class Count(tf.keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            counts.append(0)
-
-        def on_train_batch_end(self, batch, logs=None):
-            counts[-1] += 1
-            done.append(state.batch)
-
-    callbacks = [hvd_keras.elastic.UpdateBatchStateCallback(state), Count()]
-    model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks)
-    assert counts == [ROWS // BATCH - 5, ROWS // BATCH] and done[:3] == [6, 7, 8] and state.batch == 0, (counts, done)
 
 
 def case_keras_functions_give_tensors_in_a_function():

@@ -26,6 +26,8 @@ RUNS = [
     ("rank_tf_operations.py", 3, {}),
     ("rank_tf_training.py", 2, {}),
     ("rank_tf_training.py", 2, {"TF_USE_LEGACY_KERAS": "1"}),
+    ("rank_tf_callbacks.py", 2, {}),
+    ("rank_tf_callbacks.py", 2, {"TF_USE_LEGACY_KERAS": "1"}),
 ]
 
 

@@ -301,7 +301,7 @@ TEST_CASE("under a setgid directory the agent's own is private and no more setgi
   }
 }
 
-// As in images of Red Hat, Fedora and Amazon.
+// Images of Red Hat, Fedora and Amazon have none.
 TEST_CASE("a node without find gets an agent, and a directory of others stays none of ours") {
   const Node node;
   ::mkdir(node.dir.path("bin").c_str(), 0700);

@@ -1,0 +1,175 @@
+"""Keras' callbacks and schedules with horovod.tensorflow.keras; runs as a rank (test_tensorflow.py), with Keras 3 or legacy Keras."""
+
+import warnings
+
+import numpy as np
+import tensorflow as tf
+from rank_side import raises, run_cases
+from tf_model import BATCH, INPUTS, KERAS_3, LABELS, RANK, ROWS, SIZE, make_model, near, own
+
+import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_keras
+
+
+def case_callbacks_of_keras():
+    model = make_model()
+    callbacks = [
+        hvd_keras.callbacks.MetricAverageCallback(),
+        hvd_keras.callbacks.LearningRateWarmupCallback(initial_lr=0.1 * SIZE, warmup_epochs=2),
+        hvd_keras.callbacks.LearningRateScheduleCallback(initial_lr=0.1 * SIZE, multiplier=0.1, start_epoch=2),
+    ]
+    model.compile(
+        optimizer=hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1 * SIZE, momentum=0.9)),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"],
+    )  # fmt: skip
+    history = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=4, verbose=0, callbacks=callbacks).history
+    np.testing.assert_allclose(history["lr"][1:], [0.1 * SIZE, 0.1 * SIZE, 0.01 * SIZE], rtol=1e-5)
+    everyone = hvd.allgather_object(history["accuracy"])
+    assert all(other == everyone[0] for other in everyone)
+
+
+def compiled_model(**options):
+    model = make_model()
+    optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+    model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), **options)
+    return model
+
+
+def case_callbacks_that_decide_must_be_on_all_ranks():
+    callbacks, model = tf.keras.callbacks, compiled_model()
+    stopping, plateau = lambda: callbacks.EarlyStopping("loss"), lambda: callbacks.ReduceLROnPlateau("accuracy")
+    schedule = lambda: callbacks.LearningRateScheduler(lambda epoch: 0.1)
+    for common in (hvd_keras.callbacks.BroadcastGlobalVariablesCallback, hvd_keras.callbacks.MetricAverageCallback):
+        common = common(0) if common is hvd_keras.callbacks.BroadcastGlobalVariablesCallback else common()
+        for make, name in ((stopping, "EarlyStopping of loss"), (plateau, "ReduceLROnPlateau of accuracy"), (schedule, "LearningRateScheduler")):
+            chosen = [common, *([make()] if RANK == 0 else [])]
+            said = raises(ValueError, model.fit, own(INPUTS), own(LABELS), batch_size=BATCH, verbose=0, callbacks=chosen)
+            assert f"only rank 0 has {name}." in said, said
+    both = [hvd_keras.callbacks.MetricAverageCallback()] * (RANK > 0) + [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)]
+    assert "MetricAverageCallback" in raises(ValueError, model.fit, own(INPUTS), own(LABELS), verbose=0, callbacks=both)
+
+
+def case_metrics_that_one_rank_alone_has_are_the_same_on_all():
+    """So that they all stop when one of them does, whose validation data no other rank has."""
+    model, saved = compiled_model(metrics=["accuracy"]), []
+    chosen = [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0), hvd_keras.callbacks.MetricAverageCallback(),
+              tf.keras.callbacks.EarlyStopping("val_loss", min_delta=100.0)]  # fmt: skip
+    if RANK == 0:  # one that decides nothing
+        chosen.append(tf.keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: saved.append(epoch)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        data = {"validation_data": (INPUTS[:8], LABELS[:8])} if RANK == 0 else {}
+        history = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=4, verbose=0, callbacks=chosen, **data).history
+    everyone = hvd.allgather_object(history)
+    assert all(other == everyone[0] for other in everyone) and len(history["val_accuracy"]) == 2, everyone
+    said = [str(w.message) for w in caught if "only rank 0 has val_accuracy; only rank 0 has val_loss" in str(w.message)]
+    assert len(said) == (RANK == 0) and saved == ([0, 1] if RANK == 0 else []), (said, saved)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        early = [tf.keras.callbacks.EarlyStopping("loss"), hvd_keras.callbacks.MetricAverageCallback()]
+        model.fit(own(INPUTS)[:BATCH], own(LABELS)[:BATCH], batch_size=BATCH, verbose=0, callbacks=early)
+    assert any("EarlyStopping stands before" in str(w.message) for w in caught)
+
+
+def case_schedules_without_initial_lr_begin_at_the_optimizers():
+    """Scripts for older releases of Horovod give none; of legacy Keras too."""
+    model = make_model()
+    model.compile(hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    schedule = hvd_keras.callbacks.LearningRateScheduleCallback
+    adjusted = []
+
+    class Noted(schedule):
+        def _adjust_learning_rate(self, epoch):  # programs override it
+            adjusted.append(epoch)
+            super()._adjust_learning_rate(epoch)
+
+    callbacks = [
+        hvd_keras.callbacks.LearningRateWarmupCallback(warmup_epochs=1), Noted(start_epoch=1, end_epoch=3, multiplier=0.1),
+        schedule(start_epoch=3, multiplier=0.01),
+    ]  # fmt: skip
+    rates = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=5, verbose=0, callbacks=callbacks).history["lr"]
+    np.testing.assert_allclose(rates, [0.1, 0.01, 0.01, 0.001, 0.001], rtol=1e-5)
+    assert adjusted == [1, 2]
+    assert "multiplier" in raises(ValueError, schedule, 0.1)
+
+
+def case_older_optimizers_have_their_momentum_corrected():
+    if KERAS_3:
+        return
+    weights = []
+    for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+        for is_scaled in (False, True):
+            model = make_model()
+            optimizer = hvd_keras.DistributedOptimizer(kind(0.1, momentum=0.9))
+            optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if is_scaled else optimizer
+            model.compile(optimizer, "mse")
+            callbacks = [hvd_keras.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 0.2 if epoch else 1.0)]
+            targets = own(INPUTS)[:, :2]
+            model.fit(own(INPUTS), targets, batch_size=BATCH, epochs=3, shuffle=False, verbose=0, callbacks=callbacks)
+            weights.append(model)
+    for model in weights[1:]:
+        near(model, weights[0])
+
+
+def case_keras_in_a_graph_of_tensorflow_1():
+    if KERAS_3:
+        return
+    with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
+        model = make_model(RANK)
+        optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.1, momentum=0.9))
+        model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+        callbacks = [
+            hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0), hvd_keras.callbacks.MetricAverageCallback(),
+            hvd_keras.callbacks.LearningRateWarmupCallback(warmup_epochs=2),
+        ]  # fmt: skip
+        rates = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=3, verbose=0, callbacks=callbacks).history["lr"]
+        np.testing.assert_allclose(rates, [0.1 * (1 + 1 / SIZE) / 2, 0.1, 0.1], rtol=1e-5)
+        weights = model.get_weights()
+    for mine, others in zip(weights, hvd.broadcast_object(weights)):
+        np.testing.assert_array_equal(mine, others)
+
+
+def case_a_constant_multiplier_without_staircase_decays_in_each_batch():
+    seen = []
+
+    class Look(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append(float(self.model.optimizer.learning_rate))
+
+    model = make_model()
+    model.compile(tf.keras.optimizers.SGD(0.1), "mse")
+    callbacks = [hvd_keras.callbacks.LearningRateScheduleCallback(0.1, 0.5, staircase=False), Look()]
+    model.fit(INPUTS[:32], np.zeros((32, 2), np.float32), batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
+    np.testing.assert_allclose(seen, [0.1 * 0.5 ** (batch / 4) for batch in range(8)], rtol=1e-5)
+
+
+def case_the_callback_of_notebooks_fits_this_keras():
+    from sparkdl.horovod.tensorflow.keras import LogCallback
+
+    model = make_model()
+    model.compile(tf.keras.optimizers.SGD(0.1), "mse")
+    model.fit(INPUTS[:8], np.zeros((8, 2), np.float32), verbose=0, callbacks=[LogCallback(per_batch_log=True)])
+
+
+def case_after_a_failure_the_first_epoch_has_only_the_batches_that_are_left():
+    model = make_model()
+    model.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.optimizer.build(model.trainable_variables)
+    state = hvd_keras.elastic.KerasState(model, epoch=0, batch=0)
+    state.batch = 5
+    counts, done = [], []
+
+    class Count(tf.keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            counts.append(0)
+
+        def on_train_batch_end(self, batch, logs=None):
+            counts[-1] += 1
+            done.append(state.batch)
+
+    callbacks = [hvd_keras.elastic.UpdateBatchStateCallback(state), Count()]
+    model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks)
+    assert counts == [ROWS // BATCH - 5, ROWS // BATCH] and done[:3] == [6, 7, 8] and state.batch == 0, (counts, done)
+
+
+run_cases(globals(), hvd.barrier)
