@@ -1,6 +1,6 @@
 // launcher/run/job_runner: whole jobs on nodes that are not there, in a time that goes by itself. Here the ranks end,
 // fail, are stopped and started again; lost nodes and strange agents are in job_runner_nodes_test.cpp, elastic jobs in
-// job_runner_elastic_test.cpp.
+// job_runner_elastic_test.cpp, limits of time and stalls in job_runner_time_test.cpp.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -304,80 +304,6 @@ TEST_CASE("SIGUSR1 and SIGUSR2 go to the ranks and end nothing") {
   CHECK(job.run() == 0);
   CHECK(decode_number(job.node(2).body(AgentMessage::kForward, 0)).value() == SIGUSR1);
   CHECK(decode_number(job.node(2).body(AgentMessage::kForward, 1)).value() == SIGUSR2);
-}
-
-TEST_CASE("--timeout counts from the start of the ranks, stops the job, and has timeout(1)'s code") {
-  JobScenario job;
-  job.spec.timeout = 30s;
-  CHECK(job.run() == exit_code::kTimedOut);
-  CHECK(job.told("cause: ").find("--timeout") != std::string::npos);
-  CHECK(job.time.passed() >= 30s);
-  // These agents do not say where their ranks are, for which hvdrun waits.
-  CHECK(job.time.passed() < 40s);
-  CHECK(job.node(1).stop().signal == SIGTERM);
-}
-
-TEST_CASE("a rank that waits for too long makes hvdrun ask all nodes where their ranks are, once") {
-  JobScenario job;
-  job.spec.stall_after = 60s;
-  SampleMessage sample;
-  sample.ranks.push_back({0, 1, 0, 0, true, {1, 8, "allreduce", "x", 60'000, {}}});
-  job.at(70s, [&] { job.node(1).say(AgentMessage::kSample, sample.encode()); });
-  job.at(200s, [&] { job.node(1).exit(0, exited(0)), job.node(2).exit(1, exited(0)); });
-  CHECK(job.run() == 0);
-  CHECK(job.told("note: rank 0 has waited for 60 s in allreduce 'x': ").starts_with("stacks of 0 of 2 running ranks"));
-  for (const int node : {1, 2}) {
-    const auto& told = job.node(node).told;
-    CHECK(std::count_if(told.begin(), told.end(),
-                        [](const auto& message) { return message.first == AgentMessage::kAskStacks; }) == 1);
-  }
-}
-
-TEST_CASE("a stall is found a quarter of its time later at most") {
-  JobScenario job;
-  job.spec.stall_after = 60s;
-  job.at(200s, [&] { job.node(1).exit(0, exited(0)), job.node(2).exit(1, exited(0)); });
-  CHECK(job.run() == 0);
-  const auto watch = WatchMessage::decode(job.node(1).body(AgentMessage::kWatch)).value();
-  // What hvdrun sees may be as old as the time between two samples, and it looks as often as it gets them.
-  CHECK(2 * std::chrono::milliseconds(watch.interval_ms) <= 15s);
-}
-
-TEST_CASE("a job that ends shows no stacks of ranks that stall while they are stopped") {
-  JobScenario job;
-  job.spec.stall_after = 60s;
-  job.spec.grace = 100s;
-  job.node(1).obeys = false;
-  SampleMessage sample;
-  sample.ranks.push_back({0, 1, 0, 0, true, {1, 8, "allreduce", "x", 60'000, {}}});
-  job.at(65s, [&] { job.node(2).exit(1, exited(3)); });
-  job.at(66s, [&] { job.node(1).say(AgentMessage::kSample, sample.encode()); });
-  CHECK(job.run() == 3);
-  CHECK(job.time.passed() > 100s);
-  CHECK(job.count("note: rank 0 has waited") == 0);
-  CHECK(job.node(1).count(AgentMessage::kAskStacks) == 0);
-}
-
-TEST_CASE("stacks that come when the job has begun to end are not shown") {
-  JobScenario job;
-  job.spec.stall_after = 60s;
-  SampleMessage sample;
-  sample.ranks.push_back({0, 1, 0, 0, true, {1, 8, "allreduce", "x", 60'000, {}}});
-  // At 67.5 s it asks, and no agent answers.
-  job.at(65s, [&] { job.node(1).say(AgentMessage::kSample, sample.encode()); });
-  job.at(70s, [&] { job.runner->on_signal(SIGTERM); });
-  CHECK(job.run() == 128 + SIGTERM);
-  CHECK(job.node(1).count(AgentMessage::kAskStacks) == 1);
-  CHECK(job.count("note: rank 0 has waited") == 0);
-}
-
-TEST_CASE("a job that ends in time hears nothing of --timeout or of --start-timeout") {
-  JobScenario job;
-  job.spec.timeout = 1000s;
-  job.at(999s, [&] { job.node(1).exit(0, exited(0)), job.node(2).exit(1, exited(0)); });
-  CHECK(job.run() == 0);
-  CHECK(job.count("cause: ") == 0);
-  CHECK(job.count("slow start") == 0);
 }
 
 TEST_CASE("servers are stopped when all others have ended, and how they end is no failure") {
