@@ -27,6 +27,8 @@ constexpr std::int64_t kNewestEnded = 20;
 constexpr auto kLookAgain = std::chrono::hours(1);
 // Slurm's controller serves a whole site.
 constexpr auto kAskSlurmAgain = std::chrono::seconds(5);
+// A controller that starts anew does not answer for some time.
+constexpr auto kSlurmPatience = std::chrono::minutes(10);
 
 // A job whose program did not end by itself has hvdrun's own code, as `wait` does.
 std::string exit_code_of(const JobRecord& job) {
@@ -78,6 +80,9 @@ Result<void> end_job(ServicePlace& place, const JobRecord& job) {
     HVD_TRY_ASSIGN(const JobRecord now, place.store.job(job.id));
     if (const Fd supervisor = open_supervisor(place.dir, now); supervisor.is_open()) {
       signal_process(supervisor, now.pid, SIGTERM);
+    } else if (!has_ended(now.state) && is_locked(place.dir.lock_of(now.uuid))) {
+      std::cerr << "hvdrun: the process that runs job " << job.name << ", " << now.pid
+                << ", cannot be seen from here; run hvdrun stop " << job.name << " where it is\n";
     }
   }
   return {};
@@ -169,8 +174,20 @@ Result<JobRecord> await_end(ServicePlace& place, const JobRecord& begun, FolderW
     // hvdrun leaves its exit code there. Where somebody has removed the folder, Slurm alone is asked.
     static_cast<void>(watch.add(begun.output));
   }
+  Deadline silence = Deadline::after(kSlurmPatience);
+  bool has_told = false;
   for (;;) {
-    HVD_TRY_ASSIGN(const JobRecord job, place.again(begun));
+    auto found = place.again(begun);
+    if (!found.ok() && is_slurm_s && found.error().code() != Code::kNotFound && !silence.has_passed()) {
+      if (!std::exchange(has_told, true)) {
+        std::cerr << "hvdrun: " << found.error().message() << "; it is asked again\n";
+      }
+      watch.wait(Duration(kAskSlurmAgain));
+      continue;
+    }
+    HVD_TRY_ASSIGN(const JobRecord job, std::move(found));
+    silence = Deadline::after(kSlurmPatience);
+    has_told = false;
     HVD_TRY(look(job));
     if (has_ended(job.state)) {
       return job;
@@ -181,10 +198,14 @@ Result<JobRecord> await_end(ServicePlace& place, const JobRecord& begun, FolderW
 }
 
 Result<int> list_jobs(ServicePlace& place, const ServiceOptions& options) {
+  // In this order, so that a job that ends meanwhile is in one of them at least.
+  HVD_TRY_ASSIGN(std::vector<JobRecord> active, place.store.active_jobs());
   HVD_TRY_ASSIGN(std::vector<JobRecord> jobs, place.store.ended_jobs(options.all ? 0 : kNewestEnded));
   const std::size_t ended = jobs.size();
-  HVD_TRY_ASSIGN(std::vector<JobRecord> active, place.store.active_jobs());
-  std::move(active.begin(), active.end(), std::back_inserter(jobs));
+  std::copy_if(active.begin(), active.end(), std::back_inserter(jobs), [ended, &jobs](const JobRecord& job) {
+    const auto end = jobs.begin() + static_cast<std::ptrdiff_t>(ended);
+    return std::none_of(jobs.begin(), end, [&job](const JobRecord& other) { return other.id == job.id; });
+  });
   std::sort(jobs.begin(), jobs.end(), [](const JobRecord& a, const JobRecord& b) { return a.id < b.id; });
   HVD_TRY(add_engine_jobs(place, options.all, jobs));
   if (options.json) {
@@ -283,7 +304,7 @@ Result<int> stop_job(ServicePlace& place, const ServiceOptions& options) {
 Result<int> remove_job(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY(stop_job(place, options));
   HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
-  HVD_TRY(job.engine_job.empty() ? place.store.remove_job(job.id) : place.engine_jobs.remove(job.engine_job));
+  HVD_TRY(job.engine_job.empty() ? place.store.remove_job(job.id) : place.engine_jobs.remove(job));
   HVD_TRY(place.dir.remove_run(job.uuid));
   return 0;
 }
@@ -314,10 +335,9 @@ Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options) {
     return Error(Code::kInvalid, "job " + job.name + " has no nodes yet");
   }
   if (!job.engine_job.empty()) {
-    return Error(Code::kInvalid, "job " + job.name +
-                                     " is Slurm's, and exec is for the service's own clusters; try: srun " +
-                                     "--overlap --jobid=" + job.engine_job.substr(job.engine_job.find(':') + 1) +
-                                     " --nodelist=" + job.nodes.front().name + " COMMAND");
+    return Error(Code::kInvalid,
+                 "job " + job.name + " is Slurm's, and exec is for the service's own clusters; try: srun " +
+                     "--overlap --jobid=" + engine_number(job) + " --nodelist=" + job.nodes.front().name + " COMMAND");
   }
   const std::string wanted = options.node.empty() ? job.nodes.front().name : options.node;
   HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.clusters().find(job.cluster));

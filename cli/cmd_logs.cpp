@@ -94,11 +94,13 @@ Result<std::string> file_of(const JobRecord& job, const ServiceOptions& options)
     if (!options.file.empty() || !options.node.empty()) {
       return Error(Code::kInvalid, "--rank says which file; --file and --node say another");
     }
-    if (options.rank >= job.process_count) {
-      return Error(Code::kInvalid, "--rank " + std::to_string(options.rank) + ": job " + job.name + " has " +
-                                       std::to_string(job.process_count) + " ranks");
-    }
     const auto rank = static_cast<std::size_t>(options.rank);
+    // Ranks that have joined are numbered on.
+    const auto count = std::max(static_cast<std::size_t>(job.process_count), job.rank_files.size());
+    if (rank >= count) {
+      return Error(Code::kInvalid, "--rank " + std::to_string(options.rank) + ": job " + job.name + " has " +
+                                       std::to_string(count) + " ranks");
+    }
     return rank < job.rank_files.size() ? job.rank_files[rank] : "";
   }
   HVD_TRY_ASSIGN(const std::string name, file_name_of(job, options));

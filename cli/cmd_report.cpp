@@ -22,6 +22,7 @@
 #include "launcher/http/http_server.h"
 #include "launcher/job/text_file.h"
 #include "launcher/portal/portal.h"
+#include "launcher/portal/portal_page.h"
 #include "launcher/process/child.h"
 #include "launcher/process/inherited_signals.h"
 #include "launcher/process/own_process.h"
@@ -180,7 +181,10 @@ Result<int> report_job(ServicePlace& place, const ServiceOptions& options) {
     std::cout << page.string() << "\n";
     return 0;
   }
-  HVD_TRY_ASSIGN(const std::string text, read_page(page));
+  HVD_TRY_ASSIGN(std::string text, read_page(page));
+  if (job.error.code == kLostError) {
+    text = page_of_lost(std::move(text));
+  }
   if (options.out == "-") {
     std::cout << text;
     return 0;

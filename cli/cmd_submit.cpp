@@ -107,6 +107,10 @@ Result<int> submit_job(const CliOptions& options) {
   for (const std::string& notice : meant.notices) {
     std::cerr << "hvdrun: " << notice << "\n";
   }
+  if (!meant.file->job.hosts.empty()) {
+    std::cerr << "hvdrun: the job file's hosts have no effect: the job gets nodes of cluster " << cluster.cluster.name
+              << "\n";
+  }
   JobRecord record = record_of(meant, cluster.cluster);
   if (record.name.front() == '-') {
     return Error(Code::kInvalid,

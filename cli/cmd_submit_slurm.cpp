@@ -57,6 +57,12 @@ Result<void> apply_file(const CliOptions& options, BatchJob& job) {
   job.record.properties = properties_json(*meant.file);
   job.record.name = options.flags.job_name.empty() ? meant.file->job.name : options.flags.job_name;
   job.notices.insert(job.notices.end(), meant.notices.begin(), meant.notices.end());
+  if (!meant.file->job.hosts.empty()) {
+    job.notices.push_back("the job file's hosts have no effect: Slurm says on which nodes the job runs");
+  }
+  if (meant.file->job.priority != "normal") {
+    job.notices.push_back("the job file's priority has no effect on Slurm; as in --sbatch=--qos=high");
+  }
   return {};
 }
 
@@ -108,23 +114,48 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return file ? Result<void>() : Result<void>(Error(Code::kSystem, "cannot write " + path));
 }
 
-// Fills the job's folder, submits it and adds its record.
-Result<void> submit(const CliOptions& options, ServicePlace& place, BatchJob& job) {
+// Fills the job's folder. Its name and its folder are set.
+Result<void> fill_folder(const CliOptions& options, BatchJob& job) {
   const std::string& folder = job.record.output;
   HVD_TRY_ASSIGN(const std::string script, script_of(options, job, folder));
   HVD_TRY(write_file(folder + "/batch.sh", script));
   if (!job.text.empty()) {
     HVD_TRY(write_file(folder + "/" + std::filesystem::path(options.flags.job_file).filename().string(), job.text));
   }
-  const auto answer =
-      output_of({"sbatch", "--parsable", folder + "/batch.sh"}, own_environment(), Deadline::after(kSubmitTime));
-  if (!answer.ok()) {
-    return answer.error().with_context("Slurm does not take the job");
+  return {};
+}
+
+// Submits the job whose folder and record are there. An error that leaves Slurm with the job says so, and both stay.
+struct Submission {
+  Result<void> outcome;
+  bool is_refused = false;
+};
+Submission submit(ServicePlace& place, BatchJob& job) {
+  const auto answer = output_of({"sbatch", "--parsable", job.record.output + "/batch.sh"}, own_environment(),
+                                Deadline::after(kSubmitTime));
+  // Also sbatch itself may have lost the answer: "Socket timed out on send/recv operation".
+  const auto is_lost = [](const Error& why) {
+    return why.code() == Code::kTimeout || why.code() == Code::kCancelled ||
+           (why.code() == Code::kSystem && why.message().find("timed out") != std::string::npos);
+  };
+  if (!answer.ok() && is_lost(answer.error())) {
+    return {answer.error().with_context("Slurm may have taken the job " + job.record.name +
+                                        " all the same, which squeue shows"),
+            false};
   }
-  HVD_TRY_ASSIGN(const std::string number, submitted_number(answer.value()));
-  job.record.engine_job = "slurm:" + number;
-  job.record.created_ms = job.record.changed_ms = now_ms();
-  return place.engine_jobs.add(job.record);
+  if (!answer.ok()) {
+    return {answer.error().with_context("Slurm does not take the job"), true};
+  }
+  const auto number = submitted_number(answer.value());
+  if (!number.ok()) {
+    return {number.error(), false};
+  }
+  if (const auto kept = place.engine_jobs.set_number(job.record, number.value()); !kept.ok()) {
+    return {kept.error().with_context("Slurm has taken the job as number " + number.value() +
+                                      ", which cannot be recorded; scancel " + number.value() + " ends it"),
+            false};
+  }
+  return {};
 }
 
 }  // namespace
@@ -142,7 +173,6 @@ Result<int> submit_to_slurm(const CliOptions& options) {
   for (const std::string& notice : job.notices) {
     std::cerr << "hvdrun: " << notice << "\n";
   }
-  HVD_TRY_ASSIGN(job.record.name, place.engine_jobs.free_name(job.record.name, !options.flags.job_name.empty()));
   std::string folder = place.dir.run_of("slurm-XXXXXX");
   std::error_code failed;
   std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), failed);
@@ -151,10 +181,19 @@ Result<int> submit_to_slurm(const CliOptions& options) {
   }
   job.record.uuid = std::filesystem::path(folder).filename().string();
   job.record.output = folder;
-  if (const auto submitted = submit(options, place, job); !submitted.ok()) {
-    static_cast<void>(place.dir.remove_run(job.record.uuid));
-    return submitted.error();
+  job.record.created_ms = job.record.changed_ms = now_ms();
+  // The record comes first: no job is Slurm's that nobody here knows of.
+  Result<void> ready = place.engine_jobs.add(job.record, "slurm", !options.flags.job_name.empty());
+  const bool has_record = ready.ok();
+  if (ready.ok()) {
+    ready = fill_folder(options, job);
   }
+  const Submission submitted = ready.ok() ? submit(place, job) : Submission{ready, true};
+  if (submitted.is_refused) {
+    static_cast<void>(has_record ? place.engine_jobs.remove(job.record) : Result<void>());
+    static_cast<void>(place.dir.remove_run(job.record.uuid));
+  }
+  HVD_TRY(submitted.outcome);
   print_submitted(job.record, options.json);
   return 0;
 }

@@ -73,11 +73,13 @@ class SupervisedJob final : public FileJobObserver {
   }
 
   Result<void> on_output(const std::string& directory, const JobRun& run) override {
+    first_size_ = first_size_ == 0 ? run.layout.size() : first_size_;
+    std::error_code failed;
+    const std::string own = std::filesystem::absolute(options_.job.output_dir, failed).string();
     std::vector<std::string> files;
     for (int rank = 0; rank < run.layout.size(); ++rank) {
-      files.push_back(options_.job.output_dir.empty()
-                          ? directory + "/" + process_file(run, rank, false)
-                          : rank_folder(options_.job.output_dir, rank, run.layout.size()) + "/stdout");
+      files.push_back(options_.job.output_dir.empty() ? directory + "/" + process_file(run, rank, false)
+                                                      : rank_folder(own, rank, first_size_) + "/stdout");
     }
     return place_.store.set_output(record_.id, directory, files);
   }
@@ -101,6 +103,9 @@ class SupervisedJob final : public FileJobObserver {
 
   // Returns the hosts that could not be reached, or were lost, before any process of the job began.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unreached() const { return unreached_; }
+
+  void on_lost(const std::vector<std::string>& hosts) override { lost_ = hosts; }
+  [[nodiscard]] const std::vector<std::string>& lost() const { return lost_; }
 
   std::unique_ptr<HostSource> host_source(EventLoop& loop) override {
     if (record_.max_nodes == 0) {
@@ -224,6 +229,8 @@ class SupervisedJob final : public FileJobObserver {
   CliOptions options_;
   HostList cluster_hosts_;
   std::vector<std::pair<std::string, std::string>> unreached_;
+  std::vector<std::string> lost_;
+  int first_size_ = 0;  // the names of ranks' folders have the digits for so many ranks
   Phase phase_ = Phase::kClaimed;
 };
 
@@ -254,7 +261,7 @@ Result<bool> run_once(ServicePlace& place, JobRecord record) {
       has_put_back = waits.ok();
     }
     if (waits.ok() && !waits.value()) {
-      const auto ended = place.store.end(id, end);
+      const auto ended = place.store.end(id, end, job.lost());
       waits = ended.ok() ? Result<bool>(false) : Result<bool>(ended.error());
     }
     if (waits.ok() || deadline.has_passed()) {

@@ -1,4 +1,8 @@
 // main() dispatches to the commands, and is the only place where an error becomes a message and an exit code.
+#include <errno.h>
+
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -13,18 +17,48 @@
 #include "cli/options/options.h"
 #include "launcher/process/inherited_signals.h"
 #include "launcher/report/json_reporter.h"
+#include "launcher/report/text_grid.h"
 #include "launcher/state/exit_codes.h"
 #include "runtime/base/open_files.h"
 
 namespace {
 
+// Returns true where the user has named a file or folder that cannot be used as it is.
+bool names_wrong_file(const hvd::Error& error) {
+  constexpr std::array kErrnos = {EACCES, EPERM, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EROFS};
+  return std::find(kErrnos.begin(), kErrnos.end(), error.sys_errno()) != kErrnos.end();
+}
+
+int exit_code_of(const hvd::Error& error) {
+  namespace exit_code = hvd::launch::exit_code;
+  switch (error.code()) {
+    case hvd::Code::kInvalid:
+    case hvd::Code::kNotFound:
+    case hvd::Code::kAuth:
+      return exit_code::kUsage;
+    case hvd::Code::kUnreachable:
+    case hvd::Code::kTimeout:
+      return exit_code::kUnreachable;
+    case hvd::Code::kLostPeer:
+      return exit_code::kNodeLost;
+    case hvd::Code::kResource:
+    case hvd::Code::kCancelled:  // a program that was to help was killed
+      return exit_code::kStartFailed;
+    case hvd::Code::kSystem:
+      return names_wrong_file(error) ? exit_code::kUsage : exit_code::kStartFailed;
+    case hvd::Code::kProtocol:
+    case hvd::Code::kInternal:
+    case hvd::Code::kNotInitialized:
+    case hvd::Code::kMismatch:
+      return exit_code::kDefect;
+  }
+  return exit_code::kDefect;
+}
+
 int report(const hvd::Error& error, bool as_events) {
-  const bool is_users = error.code() == hvd::Code::kInvalid || error.code() == hvd::Code::kNotFound;
-  const int code = is_users                               ? hvd::launch::exit_code::kUsage
-                   : error.code() == hvd::Code::kResource ? hvd::launch::exit_code::kStartFailed
-                                                          : hvd::launch::exit_code::kDefect;
+  const int code = exit_code_of(error);
   if (!as_events) {
-    std::cerr << "hvdrun: " << error.message() << "\n";
+    std::cerr << "hvdrun: " << hvd::launch::shown_lines(error.message()) << "\n";  // a node may have its part in it
     return code;
   }
   for (const std::string& line : hvd::launch::json_refusal(error, code, std::chrono::system_clock::now)) {

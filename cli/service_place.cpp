@@ -46,7 +46,7 @@ Result<launch::JobRecord> ServicePlace::again(const launch::JobRecord& job) {
   if (job.engine_job.empty()) {
     return store.job(job.id);
   }
-  HVD_TRY_ASSIGN(const std::optional<launch::JobRecord> found, engine_jobs.find(job.engine_job));
+  HVD_TRY_ASSIGN(const std::optional<launch::JobRecord> found, engine_jobs.again(job));
   if (!found) {
     return Error(Code::kNotFound, "the job " + job.name + " has been removed");
   }

@@ -16,10 +16,10 @@ namespace {
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
 constexpr auto kSlurmAnswer = std::chrono::seconds(60);
+constexpr const char* kNoWord = "Slurm does not say how its jobs are";
 
-std::string number_of(const JobRecord& job) {
-  return job.engine_job.substr(job.engine_job.find(':') + 1);
-}
+// A submission has ended after this time, whatever came of it.
+constexpr std::int64_t kLongestSubmissionMs = 3 * 60 * 1000;
 
 Result<std::string> answer_of(const std::vector<std::string>& words) {
   return output_of(words, own_environment(), Deadline::after(kSlurmAnswer));
@@ -33,15 +33,24 @@ std::optional<int> status_of(const JobRecord& job) {
   return parse_number<int>(word, 0, 255);
 }
 
-// Asks about a job that squeue does not show, or shows as ended; nothing: Slurm does not know it any more.
-std::optional<SlurmWord> last_word_of(const JobRecord& job) {
-  if (const auto answer = answer_of({"scontrol", "show", "job", "-o", number_of(job)}); answer.ok()) {
-    if (auto said = read_scontrol(answer.value())) {
-      return said;
-    }
+bool says_unknown(const Error& error) {
+  return error.message().find("Invalid job id") != std::string::npos;
+}
+
+// Asks about a job that squeue does not show, or shows as ended; nothing: Slurm does not know it any more. An error: it
+// cannot be asked now.
+Result<std::optional<SlurmWord>> last_word_of(const JobRecord& job) {
+  const std::string number = engine_number(job);
+  const auto shown = answer_of({"scontrol", "show", "job", "-o", number});
+  if (auto said = shown.ok() ? read_scontrol(shown.value()) : std::nullopt) {
+    return said;
   }
-  const auto answer = answer_of({"sacct", "-n", "-X", "-P", "-o", "JobID,State,ExitCode", "-j", number_of(job)});
-  return answer.ok() ? read_sacct(answer.value()) : std::nullopt;
+  const auto answer = answer_of({"sacct", "-n", "-X", "-P", "-o", "JobID,State,ExitCode", "-j", number});
+  if (auto said = answer.ok() ? read_sacct(answer.value()) : std::nullopt) {
+    return said;
+  }
+  return shown.ok() || says_unknown(shown.error()) ? Result<std::optional<SlurmWord>>(std::nullopt)
+                                                   : Result<std::optional<SlurmWord>>(shown.error());
 }
 
 void set_nodes(JobRecord& job, const std::string& names) {
@@ -79,20 +88,49 @@ void end_record(JobRecord& job, const std::optional<SlurmWord>& said) {
   }
 }
 
-// Takes over what Slurm says. A job that is not shown has ended, and so has one that is shown as ended.
-void take_word(JobRecord& job, const std::optional<SlurmWord>& shown) {
-  const auto state = shown ? state_of(*shown) : SlurmState::kFailed;
-  const ExecutionState before = job.state;
-  if (shown && (state == SlurmState::kPending || state == SlurmState::kRunning)) {
-    job.state = state == SlurmState::kPending ? ExecutionState::kQueued : ExecutionState::kRunning;
-    set_nodes(job, shown->nodes);
-  } else {
-    const std::optional<SlurmWord> last = last_word_of(job);
-    if (last) {
-      set_nodes(job, last->nodes);
-    }
-    end_record(job, last ? last : shown);
+bool is_still_there(const std::optional<SlurmWord>& said) {
+  const SlurmState state = said ? state_of(*said) : SlurmState::kFailed;
+  return state == SlurmState::kPending || state == SlurmState::kRunning;
+}
+
+// Its submission was ended before Slurm had said the job's number; or Slurm, which counts anew, has given the number to
+// another job.
+void end_unnumbered(JobRecord& job) {
+  if (now_ms() - job.created_ms < kLongestSubmissionMs) {
+    return;
   }
+  if (status_of(job)) {  // hvdrun has run, and left its code
+    end_record(job, std::nullopt);
+    return;
+  }
+  job.state = ExecutionState::kFailed;
+  job.status = exit_code::kNodeLost;
+  job.error.code = "JobFailed";
+  job.error.message = "it has no number of Slurm's: whether it has run is not known here";
+}
+
+// Takes over what Slurm says. A job that is not shown has ended, and so has one that is shown as ended, unless it goes
+// back into the queue.
+Result<void> take_word(JobRecord& job, std::optional<SlurmWord> said) {
+  if (!is_still_there(said)) {
+    const auto last = last_word_of(job);
+    if (!last.ok() && !status_of(job)) {  // squeue does not know the exit code
+      return last.error();
+    }
+    said = last.ok() && last.value() ? last.value() : said;
+  }
+  if (said) {
+    set_nodes(job, said->nodes);
+  }
+  if (is_still_there(said)) {
+    job.state = state_of(*said) == SlurmState::kPending ? ExecutionState::kQueued : ExecutionState::kRunning;
+  } else {
+    end_record(job, said);
+  }
+  return {};
+}
+
+void note_times(JobRecord& job, ExecutionState before) {
   if (job.state != before) {
     job.changed_ms = now_ms();
     job.started_ms = job.state == ExecutionState::kQueued ? 0 : job.started_ms == 0 ? job.changed_ms : job.started_ms;
@@ -100,46 +138,73 @@ void take_word(JobRecord& job, const std::optional<SlurmWord>& shown) {
   }
 }
 
+// Asks Slurm about these jobs; nothing is said of those that it has forgotten.
+Result<std::vector<SlurmWord>> ask_squeue(const std::string& numbers) {
+  if (numbers.empty()) {
+    return std::vector<SlurmWord>();
+  }
+  const auto answer = answer_of({"squeue", "-h", "-a", "-t", "all", "-o", "%i|%T|%N", "-j", numbers});
+  if (!answer.ok() && says_unknown(answer.error())) {
+    return std::vector<SlurmWord>();  // of one job that it has forgotten squeue says so by failing
+  }
+  return answer.ok() ? Result<std::vector<SlurmWord>>(read_squeue(answer.value()))
+                     : Result<std::vector<SlurmWord>>(answer.error());
+}
+
 }  // namespace
 
 Result<void> refresh_slurm_jobs(ServicePlace& place, std::vector<JobRecord>& jobs) {
   std::string numbers;
   for (const JobRecord& job : jobs) {
-    if (!job.engine_job.empty() && !has_ended(job.state)) {
-      add_to_list(numbers, number_of(job), ",");
+    if (!job.engine_job.empty() && !has_ended(job.state) && !engine_number(job).empty()) {
+      add_to_list(numbers, engine_number(job), ",");
     }
   }
-  if (numbers.empty()) {
-    return {};
+  const auto shown = ask_squeue(numbers);
+  if (!shown.ok()) {
+    return shown.error().with_context(kNoWord);
   }
-  const auto answer = answer_of({"squeue", "-h", "-a", "-t", "all", "-o", "%i|%T|%N", "-j", numbers});
-  // Of one job that it has forgotten squeue says so by failing.
-  const bool is_forgotten = !answer.ok() && answer.error().message().find("Invalid job id") != std::string::npos;
-  if (!answer.ok() && !is_forgotten) {
-    return answer.error().with_context("Slurm does not say how its jobs are");
-  }
-  const std::vector<SlurmWord> shown = is_forgotten ? std::vector<SlurmWord>() : read_squeue(answer.value());
+  Result<void> outcome;  // the other jobs are looked at all the same
   for (JobRecord& job : jobs) {
     if (job.engine_job.empty() || has_ended(job.state)) {
       continue;
     }
-    const auto found = std::find_if(shown.begin(), shown.end(),
-                                    [&job](const SlurmWord& said) { return said.number == number_of(job); });
-    take_word(job, found == shown.end() ? std::nullopt : std::optional(*found));
+    const ExecutionState before = job.state;
+    if (engine_number(job).empty()) {
+      end_unnumbered(job);
+    } else {
+      const auto found = std::find_if(shown.value().begin(), shown.value().end(),
+                                      [&job](const SlurmWord& said) { return said.number == engine_number(job); });
+      const auto taken = take_word(job, found == shown.value().end() ? std::nullopt : std::optional(*found));
+      if (!taken.ok()) {
+        if (outcome.ok()) {
+          outcome = taken.error().with_context(kNoWord);
+        }
+        continue;
+      }
+    }
+    note_times(job, before);
     HVD_TRY(place.engine_jobs.update(job));
   }
-  return {};
+  return outcome;
 }
 
 std::string slurm_wait_reason(const JobRecord& job) {
-  const auto answer = answer_of({"squeue", "-h", "-o", "%r", "-j", number_of(job)});
+  if (engine_number(job).empty()) {
+    return "Slurm has not said its number yet";
+  }
+  const auto answer = answer_of({"squeue", "-h", "-o", "%r", "-j", engine_number(job)});
   const std::string said = answer.ok() ? answer.value() : "";
   const std::string reason(trimmed(std::string_view(said).substr(0, said.find('\n'))));
   return reason.empty() || reason == "None" ? "" : "it waits in Slurm's queue: " + reason;
 }
 
 Result<void> cancel_slurm_job(const JobRecord& job) {
-  const auto answer = answer_of({"scancel", number_of(job)});
+  if (engine_number(job).empty()) {
+    return Error(Code::kInvalid, "cannot stop job " + job.name +
+                                     ": Slurm has not said its number yet; squeue shows the jobs that Slurm has");
+  }
+  const auto answer = answer_of({"scancel", engine_number(job)});
   return answer.ok() ? Result<void>() : Result<void>(answer.error().with_context("cannot stop job " + job.name));
 }
 

@@ -118,6 +118,7 @@ EDGES = {
     "runtime/engine": ["runtime/coordinate", "runtime/execute_device", "runtime/execute", "runtime/controller", "runtime/backend", "runtime/link",
                        "runtime/observe", "runtime/rendezvous", "runtime/core", IO, BASE],
     "runtime/abi": ["runtime/engine", "runtime/coordinate", "runtime/execute", "runtime/mpi", "runtime/nccl", "runtime/controller", "runtime/device",
+                    "runtime/observe",
                     "runtime/core", "runtime/rendezvous", "runtime/include", BASE],
     # Frameworks load this; like any other program it uses the public header alone.
     "runtime/front": ["runtime/include"],

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
+
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -63,6 +66,28 @@ Error refused(const std::string& words, const char* instead) {
   return Error(Code::kInvalid, words + " is an option of mpirun; " + instead + " (hvdrun help mpi)");
 }
 
+// MpirunSetting is a setting of Open MPI's: its value and who says it.
+struct MpirunSetting {
+  std::string value;
+  std::string told_by;
+};
+
+// Before Open MPI 5, and from then on (PRRTE), which knows both names.
+MpirunSetting setting_of(const std::string& name, std::string given, const std::vector<std::string>& environment) {
+  if (!given.empty()) {
+    return {std::move(given), "-mca plm_rsh_" + name};
+  }
+  for (const char* const prefix : {"OMPI_MCA_plm_rsh_", "PRTE_MCA_plm_ssh_", "PRTE_MCA_plm_rsh_"}) {
+    const std::string start = prefix + name + "=";
+    for (const std::string& entry : environment) {
+      if (entry.starts_with(start) && entry.size() > start.size()) {
+        return {entry.substr(start.size()), prefix + name};
+      }
+    }
+  }
+  return {};
+}
+
 // Returns the port in the words that mpirun is to give ssh, as in "-p 2222"; empty: they say something else.
 std::string port_in(const std::string& text) {
   const bool is_port = text.starts_with("-p ") && text.find_first_not_of("0123456789", 3) == std::string::npos;
@@ -70,6 +95,30 @@ std::string port_in(const std::string& text) {
 }
 
 }  // namespace
+
+MpirunWay way_of_mpirun(std::string agent, std::string args, const std::vector<std::string>& environment) {
+  MpirunSetting command = setting_of("agent", std::move(agent), environment);
+  const MpirunSetting words = setting_of("args", std::move(args), environment);
+  // Of several, as in "ssh : rsh", mpirun takes the first that is there.
+  command.value = trimmed(std::string_view(command.value).substr(0, command.value.find(':')));
+  const std::string program = command.value.substr(command.value.rfind('/') + 1);
+  // Torque's command forwards no standard input, without which no agent can be spoken with.
+  const bool is_usual = program.empty() || program == "ssh" || program == "pbs_tmrsh";
+  if (is_usual && words.value.empty()) {
+    return {};
+  }
+  if (is_usual && !port_in(words.value).empty()) {
+    return {"", port_in(words.value), words.told_by};
+  }
+  MpirunWay way;
+  way.rsh = is_usual ? "ssh -o BatchMode=yes" : command.value;
+  way.rsh += words.value.empty() ? "" : " " + words.value;
+  way.told_by = is_usual ? "" : command.told_by;
+  if (!words.value.empty()) {
+    add_to_list(way.told_by, words.told_by, " and ");
+  }
+  return way;
+}
 
 Result<std::optional<TakenOption>> take_mpirun_option(const std::vector<std::string>& words, std::size_t at) {
   const std::string& word = words[at];
@@ -112,6 +161,8 @@ Result<std::optional<TakenOption>> take_mpirun_option(const std::vector<std::str
     taken.here = {known->here, is_pair ? first + "=" + second : first};
   } else if (first == "plm_rsh_args" && !port_in(second).empty()) {
     taken.here = {"--ssh-port", port_in(second)};
+  } else if (first == "plm_rsh_agent" || first == "plm_rsh_args") {
+    taken.here = {first == "plm_rsh_agent" ? "--plm-rsh-agent" : "--plm-rsh-args", second};
   } else if (first == "btl_tcp_if_include" && second.find('/') == std::string::npos) {
     taken.here = {"--network-interfaces", second};
   }

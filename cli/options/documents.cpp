@@ -17,14 +17,15 @@ struct ExitCode {
 // The manual's page `failures` shows this table too.
 constexpr std::array kExitCodes{
     ExitCode{"the rank's", "the code of the first rank that failed; 128 + N when signal N killed it"},
-    ExitCode{"124", "the job was stopped by --timeout"},
+    ExitCode{"124", "the job ran for as long as --timeout, its file or Slurm allows"},
     ExitCode{"127", "no such program or script; nothing ran"},
-    ExitCode{"128 + N", "hvdrun itself got signal N"},
+    ExitCode{"128 + N", "hvdrun itself got signal N; 143 also of a submitted job that was stopped"},
     ExitCode{"141", "the reader of the output has gone"},
-    ExitCode{"240", "the command line, host list, host file or configuration file is wrong; nothing was started"},
-    ExitCode{"241", "a host could not be reached, or its host key or our key was refused"},
+    ExitCode{"240", "the command line, or a file that it names, is wrong, or it names a job that is not there"},
+    ExitCode{"241", "a host could not be reached in time, or its host key or our key was refused"},
     ExitCode{"242", "agent or ranks could not be started"},
-    ExitCode{"243", "a node, or the connection to it, was lost while the job ran"},
+    ExitCode{"243",
+             "a node, or the connection to it, was lost while the job ran, or too few ranks were left for too long"},
     ExitCode{"244", "what the ranks printed could not be written"},
     ExitCode{"245", "a defect of hvdrun"},
     ExitCode{"246", "of a submitted job: its process was killed, or the machine restarted, while its ranks ran"},
@@ -67,7 +68,8 @@ std::string man_options(const Options& options) {
   return text;
 }
 
-std::string man_page(const Options& options, const std::vector<std::pair<std::string, std::string>>& examples) {
+std::string man_page(const Options& options, const std::vector<std::string>& commands,
+                     const std::vector<std::pair<std::string, std::string>>& examples) {
   std::string text =
       ".TH HVDRUN 1 \"\" \"hvdrun " HVD_VERSION
       "\" \"User Commands\"\n"
@@ -79,19 +81,22 @@ std::string man_page(const Options& options, const std::vector<std::pair<std::st
       ".br\n.B hvdrun stacks\n[\\fIjob\\fR] [\\fB\\-\\-native\\fR] [\\fB\\-\\-json\\fR]\n"
       ".br\n.B hvdrun timeline\n\\fIfile\\fR [\\fB\\-\\-json\\fR]\n"
       ".br\n.B hvdrun top\n[\\fIjob\\fR] [\\fB\\-\\-once\\fR] [\\fB\\-\\-json\\fR]\n"
+      ".br\n.B hvdrun join\n\\fIfile\\fR [\\fB\\-\\-slots\\fR \\fIn\\fR]\n"
+      ".br\n.B hvdrun manifest\n\\fB\\-\\-image\\fR \\fIimage\\fR \\fB\\-\\-nodes\\fR \\fIn\\fR [\\fIoptions\\fR] "
+      "\\fIcommand\\fR [\\fIarguments\\fR]\n"
+      ".br\n.B hvdrun help\n[\\fItopic\\fR]\n"
       ".SH DESCRIPTION\nhvdrun starts a command on several processes and hosts, streams what every rank prints, says "
       "what failed first and why, and leaves nothing running. Hosts need an SSH server and the command's own software. "
       "\\fBplan\\fR shows what would run where and starts nothing. \\fBcheck\\fR reaches the hosts, starts no rank, "
       "and "
       "shows what a job would find there, how fast the network between them is, and what is wrong, with what to try; "
       "its "
-      "exit status is 0 where a job could start, else the one that such a job would have had. \\fBbench\\fR measures "
+      "exit status is 0 where a job could start, else that of the first problem. \\fBbench\\fR measures "
       "the collectives of these hosts, with nothing installed on them. \\fBsubmit\\fR gives a job file's job to a "
       "cluster, "
-      "a set of hosts that \\fBcluster add\\fR has named, where it runs when enough of them are idle; of such jobs "
-      "\\fBps\\fR, \\fBshow\\fR, \\fBwait\\fR, \\fBfiles\\fR, \\fBlogs\\fR, \\fBstop\\fR, \\fBrm\\fR, "
-      "\\fBnodes\\fR, \\fBexec\\fR and \\fBattach\\fR tell and dispose, each with its own "
-      "\\fB\\-\\-help\\fR.\n.SH OPTIONS\n";
+      "a set of hosts that \\fBcluster add\\fR has named, where it runs when enough of them are idle. "
+      "Each command has a \\fB\\-\\-help\\fR of its own: ";
+  text += roff(joined(commands, ", ")) + ".\n.SH OPTIONS\n";
   text += man_options(options) + ".SH EXIT STATUS\n";
   for (const ExitCode& code : kExitCodes) {
     text += std::string(".TP\n.B ") + roff(code.code) + "\n" + roff(code.meaning) + "\n";
@@ -107,9 +112,9 @@ std::string man_page(const Options& options, const std::vector<std::pair<std::st
   return text + ".SH SEE ALSO\n.BR ssh (1),\n.BR ssh_config (5)\n";
 }
 
-// Each shell completes hvdrun's options up to the command, then the command and its own arguments.
+// Each shell completes hvdrun's options up to the program, then the program and its own arguments.
 
-std::string bash_completion(const Options& options) {
+std::string bash_completion(const Options& options, const std::vector<std::string>& commands) {
   std::string with_value;
   std::string cases;
   std::string all;
@@ -136,12 +141,9 @@ std::string bash_completion(const Options& options) {
          with_value +
          ") ((i += 2));;\n"
          "      -*) ((i += 1));;\n"
-         "      "
-         "run|plan|check|bench|submit|top|stacks|timeline|cluster|ps|show|wait|files|logs|stop|rm|nodes|exec|attach) "
-         "((i "
-         "== 1)) "
-         "&& "
-         "((i += 1)) || break;;\n"
+         "      " +
+         joined(commands, "|") +
+         ") ((i == 1)) && ((i += 1)) || break;;\n"
          "      *) break;;\n"
          "    esac\n"
          "  done\n"
@@ -155,6 +157,9 @@ std::string bash_completion(const Options& options) {
          all +
          "' -- \"$word\"))\n"
          "  else COMPREPLY=($(compgen -c -- \"$word\")); fi\n"
+         "  ((COMP_CWORD == 1)) && COMPREPLY+=($(compgen -W '" +
+         joined(commands, " ") +
+         "' -- \"$word\"))\n"
          "}\n"
          "complete -o default -F _hvdrun hvdrun horovodrun\n";
 }
@@ -176,15 +181,10 @@ std::string zsh_completion(const Options& options) {
   return text + "  '(-)1:command:_command_names -e' \\\n  '*::arguments:_normal'\n";
 }
 
-std::string fish_completion(const Options& options) {
+std::string fish_completion(const Options& options, const std::vector<std::string>& commands) {
   std::string text = "# fish completion for hvdrun and horovodrun\n";
   for (const char* program : {"hvdrun", "horovodrun"}) {
-    text += std::string("complete -c ") + program +
-            " -n __fish_use_subcommand -a 'run plan check bench submit manifest top stacks timeline cluster ps show "
-            "wait files "
-            "logs stop "
-            "rm nodes "
-            "exec attach'\n";
+    text += std::string("complete -c ") + program + " -n __fish_use_subcommand -a '" + joined(commands, " ") + "'\n";
     for (const OptionInfo& option : options) {
       text += std::string("complete -c ") + program;
       for (const std::string& name : option.names) {
@@ -206,18 +206,19 @@ std::string fish_completion(const Options& options) {
 }  // namespace
 
 Result<std::string> make_document(const std::string& kind, const std::vector<OptionInfo>& options,
+                                  const std::vector<std::string>& commands,
                                   const std::vector<std::pair<std::string, std::string>>& examples) {
   if (kind == "man") {
-    return man_page(options, examples);
+    return man_page(options, commands, examples);
   }
   if (kind == "bash") {
-    return bash_completion(options);
+    return bash_completion(options, commands);
   }
   if (kind == "zsh") {
     return zsh_completion(options);
   }
   if (kind == "fish") {
-    return fish_completion(options);
+    return fish_completion(options, commands);
   }
   return Error(Code::kInvalid, "--document " + kind + ": expected man, bash, zsh or fish");
 }

@@ -17,8 +17,10 @@ struct OptionInfo {
   std::string group;
 };
 
-// `kind`: man (groff's man macros, see man(7)), bash, zsh or fish. `examples` as "command" and "what it does".
+// `kind`: man (groff's man macros, see man(7)), bash, zsh or fish. `commands`: the words that may follow hvdrun, as
+// "plan". `examples` as "command" and "what it does".
 Result<std::string> make_document(const std::string& kind, const std::vector<OptionInfo>& options,
+                                  const std::vector<std::string>& commands,
                                   const std::vector<std::pair<std::string, std::string>>& examples);
 
 }  // namespace hvd::cli

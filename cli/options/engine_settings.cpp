@@ -1,13 +1,16 @@
 #include "cli/options/engine_settings.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "cli/foreign/mpirun_words.h"
 #include "launcher/allocations/allocation.h"
 #include "launcher/job/host_list.h"
 #include "launcher/process/spawn.h"
 #include "launcher/transport/local.h"
+#include "launcher/transport/transport_choice.h"
 #include "runtime/base/text.h"
 
 namespace hvd::cli {
@@ -127,6 +130,20 @@ void apply_slurm(launch::Allocation found, bool is_asked_for, launch::JobSpec& j
   take_step(launch::LauncherKind::kSlurm, std::move(found), job);
 }
 
+bool has_other_hosts(const Flags& flags, const launch::JobSpec& job) {
+  return !flags.host_discovery_script.empty() || flags.watch_hostfile ||
+         std::any_of(job.hosts.begin(), job.hosts.end(),
+                     [](const launch::HostSpec& host) { return !launch::is_here(host); });
+}
+
+// Returns the way of an mpirun whose settings are there, where the user has named none.
+MpirunWay mpirun_way(const Flags& flags, const launch::JobSpec& job) {
+  const bool has_way = job.launcher != launch::LauncherKind::kOwn || !flags.launcher.empty() || flags.gloo ||
+                       flags.engine == "none" || !flags.rsh.empty() || flags.ssh_port != 0 ||
+                       !flags.ssh_identity_file.empty() || !flags.ssh_config.empty();
+  return has_way ? MpirunWay() : way_of_mpirun(flags.plm_rsh_agent, flags.plm_rsh_args, job.environment);
+}
+
 }  // namespace
 
 Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
@@ -155,6 +172,35 @@ Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
   const bool has_ssh_words = flags.ssh_port != 0 || !flags.ssh_identity_file.empty() || !flags.ssh_config.empty();
   job.rsh_command = has_ssh_words ? "" : found->rsh;
   return {};
+}
+
+Result<std::string> apply_mpirun_way(const Flags& flags, launch::JobSpec& job) {
+  const MpirunWay way = mpirun_way(flags, job);
+  const bool is_said = !job.rsh_command.empty() || job.ssh_port != 0;
+  if (is_said || way.told_by.empty() || !has_other_hosts(flags, job)) {
+    return std::string();
+  }
+  constexpr int kMostPort = 65'535;
+  const auto port = way.ssh_port.empty() ? std::optional(0) : parse_number<int>(way.ssh_port, 1, kMostPort);
+  if (!port) {
+    return Error(Code::kInvalid, way.told_by + " is '-p " + way.ssh_port +
+                                     "', expected a port from 1 to 65535; --launcher ssh leaves it aside");
+  }
+  job.ssh_port = *port;
+  job.rsh_command = way.rsh;
+  return way.told_by;
+}
+
+std::string mpirun_way_notice(const Flags& flags, const launch::JobSpec& job) {
+  const MpirunWay way = mpirun_way(flags, job);
+  if (way.told_by.empty() && (!flags.plm_rsh_agent.empty() || !flags.plm_rsh_args.empty())) {
+    return "-mca plm_rsh_agent and plm_rsh_args have no effect here: hosts are reached otherwise (hvdrun help mpi)";
+  }
+  const bool is_taken = !way.told_by.empty() &&
+                        (way.rsh.empty() ? std::to_string(job.ssh_port) == way.ssh_port : job.rsh_command == way.rsh);
+  return is_taken ? "other hosts are reached by '" + (way.rsh.empty() ? "ssh -p " + way.ssh_port : way.rsh) + "' (" +
+                        way.told_by + "); --launcher ssh leaves that aside"
+                  : "";
 }
 
 std::string unused_engine(const Flags& flags, const launch::JobSpec& job) {

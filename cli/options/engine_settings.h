@@ -13,6 +13,12 @@ namespace hvd::cli {
 // of an MPI names, where nothing else says where the ranks are to be.
 Result<void> apply_engine(const Flags& flags, launch::JobSpec& job);
 
+// Reaches other hosts as mpirun's settings say, where nothing else says how. `rsh_command` of `job` is final but for
+// that. Returns the names of these settings; empty: they change nothing.
+Result<std::string> apply_mpirun_way(const Flags& flags, launch::JobSpec& job);
+// Says so to the user; empty: there is nothing to say.
+std::string mpirun_way_notice(const Flags& flags, const launch::JobSpec& job);
+
 // Says, as the end of a message, that hvdrun runs in a job of a batch system whose hosts it was not told to take;
 // empty: it does not.
 std::string unused_engine(const Flags& flags, const launch::JobSpec& job);

@@ -22,6 +22,7 @@ struct Flags {
   std::string config_file;
   std::optional<double> start_timeout_s;
   double timeout_s = 0;
+  std::string timeout_setting;  // what a user calls it, where a manifest has it from a job file
   std::optional<double> stacks_on_stall_s;
   double grace_s = 10;
   std::optional<double> heartbeat_s;
@@ -75,6 +76,8 @@ struct Flags {
   std::vector<std::string> sbatch;  // further options of sbatch
   bool requeue_on_notice = false;   // Slurm's job is put back into the queue when a signal ends it
   std::string status_file;          // gets the exit code at the end
+  std::string plm_rsh_agent;        // of mpirun's -mca
+  std::string plm_rsh_args;         // the same
   int driver_fd = -1;               // for --launcher spark
   int nodes = 0;                    // this and those below: for --launcher kubernetes
   int agent_port = 4711;

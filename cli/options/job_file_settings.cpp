@@ -119,7 +119,7 @@ Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobS
   }
   if (job.timeout == Duration::zero()) {
     job.timeout = file.timeout;
-    job.timeout_setting = file.is_native ? "the job file's timeout" : "the job file's maxWallClockTime";
+    job.timeout_setting = file.timeout_setting();
   }
   if (!file.gpus.empty() && flags.gpus == "local") {
     job.gpus = gpu_mode_of(file.gpus);
@@ -213,8 +213,11 @@ Result<void> apply_elastic_flags(int processes, Flags& flags, launch::JobFile& f
                                      " only (maxNodes, --max-np)");
   }
   if (file.is_elastic()) {
-    flags.min_np = file.least_nodes() * per_node;
-    flags.max_np = file.most_nodes() < kMostNodes ? std::optional(file.most_nodes() * per_node) : std::nullopt;
+    const auto ranks_of = [per_node](int nodes) {
+      return static_cast<int>(std::min<std::int64_t>(std::int64_t{nodes} * per_node, launch::kMostRanks));
+    };
+    flags.min_np = ranks_of(file.least_nodes());
+    flags.max_np = file.most_nodes() < kMostNodes ? std::optional(ranks_of(file.most_nodes())) : std::nullopt;
   }
   if (follows_hosts) {
     flags.slots_per_host = per_node;

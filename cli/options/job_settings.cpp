@@ -466,6 +466,9 @@ std::vector<std::string> notices_of(const Flags& flags, const launch::JobSpec& j
   if (const std::string names = unset_variables(flags); !names.empty()) {
     notices.push_back(names + ": no such variable here; -x NAME=VALUE gives it a value");
   }
+  if (const std::string way = mpirun_way_notice(flags, job); !way.empty()) {
+    notices.push_back(way);
+  }
   if (job.launcher != launch::LauncherKind::kMpi && (!flags.mpi_args.empty() || !flags.binding_args.empty())) {
     notices.push_back("--mpi-args and --binding-args have no effect: mpirun starts no elastic ranks, so hvdrun does");
   }
@@ -520,6 +523,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   HVD_TRY(apply_input(flags.input, job));
   job.start_timeout = seconds_of(start_timeout_s);
   job.timeout = seconds_of(flags.timeout_s);
+  job.timeout_setting = flags.timeout_setting.empty() ? job.timeout_setting : flags.timeout_setting;
   job.is_silence_a_stall = flags.stacks_on_stall_s.has_value();
   job.stall_after = flags.stacks_on_stall_s ? seconds_of(*flags.stacks_on_stall_s)
                                             : launch::stall_check_time(job.user_env, job.environment);
@@ -568,8 +572,11 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   } else if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && flags.rsh.empty()) {
     job.rsh_command = rsh;
   }
+  HVD_TRY_ASSIGN(const std::string told_by, apply_mpirun_way(flags, job));
   if (!job.rsh_command.empty()) {
-    HVD_TRY(check_rsh(job));
+    if (const auto checked = check_rsh(job); !checked.ok()) {
+      return told_by.empty() ? checked.error() : checked.error().with_context(told_by);
+    }
   }
   HVD_TRY(apply_elastic(flags, job));
   HVD_TRY(check_gpus(job));

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kJob =
     "Its id, the beginning of it, its name, its number if it was submitted, or hvdrun's process "
-    "number; default: the only one that runs here";
+    "number; default: the only one that runs here. Where several run, they are listed with their ids";
 
 // Reads the words after the command's name into what `app` was told of. True: the user asks for the help.
 Result<bool> read_words(CLI::App& app, std::vector<std::string> words, const std::string& usage, CliOptions& options) {
@@ -48,7 +48,7 @@ Result<CliOptions> parse_stacks(std::vector<std::string> words) {
   app.add_option("job", options.stacks.job, kJob)->type_name("JOB");
   app.add_flag("--native", options.stacks.native,
                "Also frames of C and C++; each rank is stopped for as long as it is read");
-  app.add_flag("--json", options.stacks.json, "As JSON: one object for each rank");
+  app.add_flag("--json", options.stacks.json, "As JSON: a list of one object for each rank");
   HVD_TRY(read_words(app, std::move(words), "stacks [JOB] [--native] [--json]", options));
   return options;
 }

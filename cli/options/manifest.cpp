@@ -43,11 +43,17 @@ void write(std::string& text, const Yaml& value, std::size_t indent) {
   }
 }
 
-// Kubernetes replaces $(NAME) in a container's command; $$(NAME) stays as $(NAME).
+// Kubernetes replaces $(NAME) in a container's command, and makes one $ of two. A single one before anything else stays
+// as it is, so that most texts can be read in the manifest as they were written.
 std::string literal(const std::string& word) {
   std::string text;
-  for (std::size_t i = 0; i < word.size(); ++i) {
-    text += word.substr(i, 2) == "$(" ? "$$" : std::string(1, word[i]);
+  for (std::size_t at = 0; at < word.size();) {
+    const std::size_t end = std::min(word.find_first_not_of('$', at), word.size());
+    const std::size_t count = end - at;
+    const bool is_read = count > 1 || (count == 1 && end < word.size() && word[end] == '(');
+    text.append(is_read ? 2 * count : count, '$');
+    text += word.substr(end, 1);
+    at = end + 1;
   }
   return text;
 }
@@ -206,6 +212,11 @@ std::vector<Yaml> jobs_of(const ManifestOptions& options) {
           job(options.name + "-node", job_spec(options.nodes, std::move(node), labels))};
 }
 
+// True where the writer, which leaves out what is not UTF-8, leaves out nothing.
+bool is_unicode(const std::string& word) {
+  return Yaml::parse(Yaml(word).dump(-1, ' ', false, Yaml::error_handler_t::ignore)) == word;
+}
+
 bool is_label(const std::string& name) {
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
   const auto is_good = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '-'; };
@@ -236,7 +247,14 @@ Result<void> check_manifest(const ManifestOptions& options) {
   return {};
 }
 
-std::string manifest_text(const ManifestOptions& options) {
+Result<std::string> manifest_text(const ManifestOptions& options) {
+  for (const std::string& word : options.words) {
+    if (!is_unicode(word)) {
+      return Error(Code::kInvalid, "'" + launch::shown_text(word) +
+                                       "' has bytes that are not UTF-8, which a manifest cannot hold; put them into a "
+                                       "file of the image");
+    }
+  }
   std::vector<Yaml> objects = options.kind == "jobset"     ? jobset_of(options)
                               : options.kind == "trainjob" ? trainjob_of(options)
                                                            : jobs_of(options);

@@ -26,6 +26,7 @@ struct ManifestOptions {
 
 // kInvalid: a name that no pod can have, or an option that is missing.
 Result<void> check_manifest(const ManifestOptions& options);
-std::string manifest_text(const ManifestOptions& options);
+// kInvalid: a word that no manifest can hold.
+Result<std::string> manifest_text(const ManifestOptions& options);
 
 }  // namespace hvd::cli

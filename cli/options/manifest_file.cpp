@@ -73,6 +73,9 @@ Result<std::vector<std::string>> take_job_file_for_pods(Flags& flags) {
   if (flags.gpus == "local" && !file.gpus.empty()) {
     words.push_back("--gpus=" + file.gpus);
   }
+  if (flags.timeout_s == 0 && file.timeout > Duration::zero()) {
+    words.push_back("--setting-of-timeout=" + file.timeout_setting());
+  }
   return words;
 }
 

@@ -23,16 +23,24 @@ std::string manual_topics() {
     text += "  " + std::string(page.topic) + std::string(width + 2 - page.topic.size(), ' ') +
             std::string(manual_title(page)) + "\n";
   }
-  return text + "\nThe options: hvdrun --help (the first week's), hvdrun --help-all (all of them).\n";
+  return text +
+         "\nA command's name finds the page about it: hvdrun help top.\nThe options: hvdrun --help (those that most "
+         "jobs need), hvdrun --help-all (all).\n";
 }
 
 namespace {
 
-// Other words for what pages are about.
+// Other words for what pages are about: hvdrun's commands, other launchers, frameworks.
 const std::map<std::string, std::string, std::less<>> kOtherWords = {
-    {"az", "batch-ai"},  {"batchai", "batch-ai"},  {"jsrun", "allocations"}, {"lsf", "allocations"},
-    {"mpiexec", "mpi"},  {"mpijob", "kubernetes"}, {"pbs", "allocations"},   {"srun", "slurm"},
-    {"torchrun", "mpi"}, {"mpirun", "mpi"}};
+    {"attach", "clusters"}, {"az", "batch-ai"},         {"batchai", "batch-ai"}, {"bench", "tuning"},
+    {"check", "hosts"},     {"exec", "clusters"},       {"files", "clusters"},   {"jax", "fronts"},
+    {"join", "elastic"},    {"jsrun", "allocations"},   {"keras", "fronts"},     {"logs", "clusters"},
+    {"lsf", "allocations"}, {"manifest", "kubernetes"}, {"mpiexec", "mpi"},      {"mpijob", "kubernetes"},
+    {"mpirun", "mpi"},      {"nccl", "gpus"},           {"nodes", "clusters"},   {"pbs", "allocations"},
+    {"plan", "first-job"},  {"ps", "clusters"},         {"report", "clusters"},  {"rm", "clusters"},
+    {"run", "first-job"},   {"sge", "allocations"},     {"show", "clusters"},    {"srun", "slurm"},
+    {"ssh", "hosts"},       {"stop", "clusters"},       {"submit", "clusters"},  {"tensorflow", "fronts"},
+    {"timeline", "tuning"}, {"top", "watching"},        {"torchrun", "mpi"},     {"wait", "clusters"}};
 
 }  // namespace
 

@@ -27,6 +27,7 @@ const std::vector<std::string> kEngineWords = [] {
   return words;
 }();
 const std::vector<std::string> kContainerWords = {"auto", "podman", "docker", "apptainer", "none"};
+const std::vector<std::string> kElasticWords = {"ranks", "restart"};
 const std::vector<std::string> kManifestKinds = {"jobset", "job", "trainjob"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish", "schema"};
 
@@ -104,7 +105,7 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
                  "What starts again: ranks (the failed one, while the others keep what they have in memory) or restart "
                  "(all of them, from the script's own checkpoint, as with torchrun); default: ranks")
       ->type_name("WHAT")
-      ->check(CLI::IsMember({"ranks", "restart"}))
+      ->check(CLI::IsMember(kElasticWords))
       ->group(kGroup);
   app.add_option("--min-np,--min-num-proc", flags.min_np,
                  "When a rank or host is lost, the others go on without it if there are so many; default: all of -np")
@@ -204,7 +205,8 @@ void add_output_options(CLI::App& app, Flags& flags) {
       ->type_name("FILE.json");
   app.add_flag("--prefix-output-with-timestamp", flags.timestamps, "Put the time in front of the ranks' lines");
   app.add_option("--color", flags.color,
-                 "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set, and wherever CLICOLOR_FORCE is")
+                 "Colour the tags by rank; auto, the default: on a terminal, unless NO_COLOR is set, and wherever "
+                 "CLICOLOR_FORCE is")
       ->type_name("WHEN")
       ->check(CLI::IsMember(kColorWords));
   app.add_flag("--no-tags", flags.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
@@ -251,7 +253,8 @@ void add_job_file_options(CLI::App& app, Flags& flags) {
       ->type_name("NAME")
       ->group(kGroup);
   app.add_option("--container", flags.container,
-                 "What runs the file's container image: the first that a node has (auto), one of them, or nothing: on "
+                 "What runs the file's container image: the first that a node has (auto, the default), one of them, or "
+                 "nothing: on "
                  "the host (none)")
       ->type_name("WORD")
       ->check(CLI::IsMember(kContainerWords))
@@ -289,12 +292,14 @@ void add_options(CLI::App& app, Flags& flags) {
          "Who reads hvdrun's standard input: rank N, all ranks, or none; default: rank 0. The others find nothing "
          "in theirs")
       ->type_name("N|all|none");
-  app.add_option("--gpus", flags.gpus,
-                 "GPUs that a rank sees: those of the job on its node (local), its own (one), or untouched (none)")
+  app.add_option(
+         "--gpus", flags.gpus,
+         "GPUs that a rank sees: those of the job on its node (local, the default), its own (one), or untouched (none)")
       ->type_name("WORD")
       ->check(CLI::IsMember(kGpuWords));
   app.add_option("--bind", flags.bind,
-                 "Processors that a rank runs on: all (none), cores of its own (core), or those near its GPU or of its "
+                 "Processors that a rank runs on: all (none, the default), cores of its own (core), or those near its "
+                 "GPU or of its "
                  "part of the memory nodes (numa)")
       ->type_name("WORD")
       ->check(CLI::IsMember(kBindWords));
@@ -308,7 +313,8 @@ void add_options(CLI::App& app, Flags& flags) {
          "the ranks of their host have ended; repeatable")
       ->type_name("PATTERN")
       ->allow_extra_args(false);
-  app.add_option("--start-timeout", flags.start_timeout_s, "Seconds until all hosts must have answered")
+  app.add_option("--start-timeout", flags.start_timeout_s,
+                 "Seconds until all hosts must have answered; default: HOROVOD_START_TIMEOUT, else 60")
       ->type_name("S")
       ->transform(seconds_from(0.1, 1e6));
   app.add_option("--timeout", flags.timeout_s,
@@ -322,7 +328,8 @@ void add_options(CLI::App& app, Flags& flags) {
          "latter")
       ->type_name("S")
       ->transform(seconds_from(0.0, 1e6));
-  app.add_option("--grace", flags.grace_s, "Seconds between the first signal and SIGKILL when the job is stopped")
+  app.add_option("--grace", flags.grace_s,
+                 "Seconds between the first signal and SIGKILL when the job is stopped; default: 10")
       ->type_name("S")
       ->transform(seconds_from(0.0, 1e6));
   app.add_option("--heartbeat", flags.heartbeat_s,
@@ -331,7 +338,8 @@ void add_options(CLI::App& app, Flags& flags) {
       ->type_name("S")
       ->transform(seconds_from(0.1, 3600));
   app.add_option("--reconnect-timeout", flags.reconnect_timeout_s,
-                 "Seconds to reach a node again whose connection broke, while its ranks go on; 0: it is lost at once")
+                 "Seconds to reach a node again whose connection broke, while its ranks go on; 0: it is lost at once; "
+                 "default: 60")
       ->type_name("S")
       ->transform(seconds_from(0.0, 1e6));
   app.add_option("-p,--ssh-port", flags.ssh_port, "SSH port of all hosts; default: as ssh has it")
@@ -347,7 +355,7 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option(
          "--fanout", flags.fanout,
          "Most nodes to connect to from one place: of more, the first ones connect to the others, as a tree; 0: "
-         "hvdrun connects to all")
+         "hvdrun connects to all; default: 64")
       ->type_name("N")
       ->check(CLI::Range(0, 100000));
   app.add_option(
@@ -372,7 +380,10 @@ void add_options(CLI::App& app, Flags& flags) {
       "--requeue-on-notice", flags.requeue_on_notice,
       "In a job of Slurm: when SIGTERM or SIGUSR1 says that its time is over, end the ranks by that signal, and "
       "put the job back into Slurm's queue");
-  app.add_option("--status-file", flags.status_file)->group("");  // for a job that is submitted to Slurm
+  app.add_option("--status-file", flags.status_file)->group("");      // for a job that is submitted to Slurm
+  app.add_option("--plm-rsh-agent", flags.plm_rsh_agent)->group("");  // foreign/mpirun_words.h
+  app.add_option("--plm-rsh-args", flags.plm_rsh_args)->group("");
+  app.add_option("--setting-of-timeout", flags.timeout_setting)->group("");                  // hvdrun manifest
   app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h
   app.add_flag("--mpi", flags.mpi, "As --launcher mpi");
   app.add_option("--mpi-args", flags.mpi_args,
@@ -414,23 +425,28 @@ void add_options(CLI::App& app, Flags& flags) {
 
 void add_bench_options(CLI::App& app, Flags& flags) {
   constexpr const char* kGroup = "hvdrun bench";
-  app.add_option("--min", flags.bench_min, "Smallest size in bytes; K, M and G are understood")
+  app.add_option("--min", flags.bench_min, "Smallest size in bytes; K, M and G are understood; default: 4")
       ->type_name("SIZE")
       ->group(kGroup);
-  app.add_option("--max", flags.bench_max, "Largest size")->type_name("SIZE")->group(kGroup);
-  app.add_option("--factor", flags.bench_factor, "From one size to the next")->type_name("N")->group(kGroup);
-  app.add_option("--type", flags.bench_type, "Element type")
+  app.add_option("--max", flags.bench_max, "Largest size; default: 64M, of latency 1K")
+      ->type_name("SIZE")
+      ->group(kGroup);
+  app.add_option("--factor", flags.bench_factor, "From one size to the next; default: 4")
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--type", flags.bench_type, "Element type, float32 by default")
       ->type_name("WORD")
       ->check(CLI::IsMember(bench::type_names()))
       ->group(kGroup);
-  app.add_option("--op", flags.bench_op, "Reduction operator")
+  app.add_option("--op", flags.bench_op, "Reduction operator, sum by default")
       ->type_name("WORD")
       ->check(CLI::IsMember(bench::op_names()))
       ->group(kGroup);
-  app.add_option("--iters", flags.bench_iters, "Calls that are timed of each size; 0: for about a quarter of a second")
+  app.add_option("--iters", flags.bench_iters,
+                 "Calls that are timed of each size; 0: for about a quarter of a second; default: 0")
       ->type_name("N")
       ->group(kGroup);
-  app.add_option("--warmup", flags.bench_warmup, "Calls before these")->type_name("N")->group(kGroup);
+  app.add_option("--warmup", flags.bench_warmup, "Calls before these; default: 5")->type_name("N")->group(kGroup);
   app.add_option("--tune", flags.tune,
                  "Instead of a measure: find the fastest sizes for this placement, and write them into FILE, which "
                  "HVD_TUNING=FILE makes a job use; --max bounds what is tried")
@@ -467,8 +483,8 @@ void add_manifest_options(CLI::App& app, Flags& flags) {
   constexpr const char* kSecretLetters = "abcdefghijklmnopqrstuvwxyz0123456789-.";
   app.add_option(
          "--kind", flags.manifest_kind,
-         "A JobSet, two Jobs and a Service, which need no controller (job), or a TrainJob of Kubeflow Trainer with its "
-         "TrainingRuntime (trainjob)")
+         "A JobSet, which is the default, two Jobs and a Service, which need no controller, or a TrainJob of Kubeflow "
+         "Trainer with its TrainingRuntime")
       ->type_name("WORD")
       ->check(CLI::IsMember(kManifestKinds))
       ->group(kGroup);
@@ -523,6 +539,10 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
                    : option == app.get_option_no_throw("--launcher")  ? kLauncherWords
                    : option == app.get_option_no_throw("--engine")    ? kEngineWords
                    : option == app.get_option_no_throw("--container") ? kContainerWords
+                   : option == app.get_option_no_throw("--elastic")   ? kElasticWords
+                   : option == app.get_option_no_throw("--kind")      ? kManifestKinds
+                   : option == app.get_option_no_throw("--type")      ? bench::type_names()
+                   : option == app.get_option_no_throw("--op")        ? bench::op_names()
                    : option == app.get_option_no_throw("--document")  ? kDocumentKinds
                                                                       : std::vector<std::string>();
     }

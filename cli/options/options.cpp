@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 
@@ -22,6 +24,7 @@
 #include "launcher/jobfile/schema.h"
 #include "launcher/live/live_folder.h"
 #include "launcher/process/spawn.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -61,22 +64,41 @@ void note_given(const CLI::App& app, Flags& flags) {
 
 std::string usage_of(Command command) {
   if (command == Command::kBench) {
-    return "usage: hvdrun bench measure [options]\n       hvdrun bench --tune FILE [options]\n";
+    std::string measures;
+    for (const std::string& name : bench::measure_names()) {
+      add_to_list(measures, name);
+    }
+    return "usage: hvdrun bench MEASURE [options]\n       hvdrun bench --tune FILE [options]\nMEASURE: " + measures +
+           "\n";
   }
   if (command == Command::kSubmit) {
-    return "usage: hvdrun submit [-c CLUSTER] [-n NAME] [options] -f FILE\n";
+    return "usage: hvdrun submit [-c CLUSTER] [-n NAME] [options] -f FILE\n"
+           "       hvdrun submit --engine slurm --nodes N [-n NAME] [options] command [arguments]\n"
+           "       hvdrun submit --engine slurm [-n NAME] [options] -f FILE\n";
   }
   if (command == Command::kManifest) {
     return "usage: hvdrun manifest --image IMAGE --nodes N [options] command [arguments]\n";
   }
   return "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun [run|plan] [options] -f FILE\n"
-         "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n"
+         "       hvdrun check [options] [program]\n       hvdrun bench MEASURE [options]\n"
          "       hvdrun submit [-c CLUSTER] [options] -f FILE\n"
          "       hvdrun manifest --image IMAGE --nodes N [options] command [arguments]\n"
          "       hvdrun top|stacks [JOB] [options]\n       hvdrun join|timeline FILE [options]\n       hvdrun help "
          "[TOPIC]\n"
          "       hvdrun and one of: " +
          service_commands() + " (each with --help)\n";
+}
+
+// Returns the words that may follow hvdrun.
+std::vector<std::string> command_names() {
+  std::vector<std::string> names = {"run",  "plan", "check",  "bench", "submit",  "manifest",
+                                    "help", "join", "stacks", "top",   "timeline"};
+  for (std::string left = service_commands(); !left.empty();) {
+    const std::size_t end = std::min(left.find(", "), left.size());
+    names.push_back(left.substr(0, end));
+    left.erase(0, std::min(end + 2, left.size()));
+  }
+  return names;
 }
 
 // Returns the group of options that only this command has; empty: none.
@@ -134,21 +156,15 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& r
   if (command != Command::kManifest) {
     add_manifest_options(app, flags);
   }
-  HVD_TRY_ASSIGN(options.help_text, make_document(flags.document, describe_options(app), example_commands()));
+  HVD_TRY_ASSIGN(options.help_text,
+                 make_document(flags.document, describe_options(app), command_names(), example_commands()));
   return true;
 }
 
 // Refuses "hvdrun chek -H node1", which would look for a program chek on all hosts and report that there is none.
 Result<void> check_no_misspelt_command(const std::vector<std::string>& line) {
   const std::string& word = line.front();
-  std::vector<std::string> names = {"run",  "plan", "check",  "bench", "submit",   "manifest",
-                                    "help", "join", "stacks", "top",   "timeline", "cluster"};
-  for (std::string left = service_commands(); !left.empty();) {
-    const std::size_t end = std::min(left.find(", "), left.size());
-    names.push_back(left.substr(0, end));
-    left.erase(0, std::min(end + 2, left.size()));
-  }
-  const std::string near = word.find('/') == std::string::npos ? launch::nearest_name(word, names) : "";
+  const std::string near = word.find('/') == std::string::npos ? launch::nearest_name(word, command_names()) : "";
   const std::string other = instead_of_az(line);
   if ((near.empty() && other.empty()) ||
       launch::find_program(word, launch::value_in(own_environment(), "PATH"), "").ok()) {
@@ -322,7 +338,7 @@ Result<CliOptions> read_manifest(Flags flags, const CLI::App& app) {
   manifest.words = words_for_pod(app, job, std::move(words_of_file));
   CliOptions options;
   options.command = Command::kHelp;
-  options.help_text = manifest_text(manifest);
+  HVD_TRY_ASSIGN(options.help_text, manifest_text(manifest));
   return options;
 }
 
@@ -344,6 +360,23 @@ void note_no_discovery(const Flags& flags, CliOptions& options) {
         "--slots-per-host, --discovery-interval and --blacklist-cooldown-range have no effect: the hosts are fixed "
         "without --host-discovery-script or --watch-hostfile");
   }
+}
+
+// mpirun takes several programs, a ':' before each further one, which begins with its number of ranks or its hosts. A
+// ':' and a '-n' alone may also be words of the program, as for sort -t : -n FILE.
+Result<void> check_one_program(const std::vector<std::string>& command) {
+  static constexpr std::array<std::string_view, 3> kCounts = {"-np", "--np", "-n"};
+  for (std::size_t i = 0; i + 3 < command.size(); ++i) {
+    const bool has_count = std::find(kCounts.begin(), kCounts.end(), command[i + 1]) != kCounts.end() &&
+                           parse_number<int>(command[i + 2], 1).has_value();
+    if (command[i] == ":" && has_count) {
+      return Error(Code::kInvalid, "': " + command[i + 1] + " " + command[i + 2] +
+                                       "' begins a second program; hvdrun starts one program on all ranks, which may "
+                                       "choose what it does by HOROVOD_RANK. If these are words of the program, start "
+                                       "it by a script: sh -c '...'");
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -405,7 +438,7 @@ Result<CliOptions> parse_command_line(std::vector<std::string> words) {
   CLI::App app(description(), "hvdrun");
   app.set_help_flag();
   TextRequest texts;
-  app.add_flag("-h,--help", texts.help, "Show the options of a first week, and end");
+  app.add_flag("-h,--help", texts.help, "Show the options that most jobs need, and end");
   app.add_flag("--help-all", texts.help_all, "Show all options, and end");
   add_options(app, flags);
   if (is_bench) {
@@ -471,6 +504,7 @@ Result<CliOptions> parse_command_line(std::vector<std::string> words) {
   if (flags.command.empty() && options.command != Command::kCheck && !is_bench) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
+  HVD_TRY(check_one_program(flags.command));
   if (options.command == Command::kPlan && (!flags.host_discovery_script.empty() || flags.watch_hostfile)) {
     return Error(Code::kInvalid,
                  "plan runs no discovery of hosts; name those that there are at the beginning with -H, without "

@@ -10,6 +10,7 @@
 #include "cli/options/options.h"
 #include "launcher/job/nearest_name.h"
 #include "launcher/job/text_file.h"
+#include "launcher/process/descendants.h"
 #include "runtime/base/text.h"
 
 namespace hvd::cli {
@@ -43,8 +44,8 @@ constexpr std::array kVerbs{
     VerbWords{Verb::kLogs, "logs", "logs JOB [-f] [--file NAME] [--rank N] [--node HOST] [-d ID]",
               "Shows one of a job's files; with -f waits for it and goes on until the job ends"},
     VerbWords{Verb::kStop, "stop", "stop JOB [--no-wait]",
-              "Ends a job; its record and files stay. A second one is for good"},
-    VerbWords{Verb::kRm, "rm", "rm JOB", "Removes a job's record, stopping it first; its files stay"},
+              "Ends a job; its record and files stay. A second one kills its ranks at once"},
+    VerbWords{Verb::kRm, "rm", "rm JOB", "Removes a job's record and what hvdrun keeps of it, stopping it first"},
     VerbWords{Verb::kNodes, "nodes", "nodes JOB [--json]", "Shows the nodes that a job has"},
     VerbWords{Verb::kExec, "exec", "exec JOB [--node HOST] -- COMMAND...", "Runs a command on a node of a job"},
     VerbWords{Verb::kAttach, "attach", "attach JOB",
@@ -54,7 +55,7 @@ constexpr std::array kVerbs{
               "--serve: shows all jobs and clusters to a browser on this machine, until Ctrl-C"},
 };
 // Not for users.
-const std::map<std::string, Verb> kOwnVerbs = {{"recover", Verb::kRecover}, {"supervise", Verb::kSupervise}};
+const std::map<std::string, Verb> kOwnVerbs = {{"recover", Verb::kRecover}, {launch::kSuperviseWord, Verb::kSupervise}};
 
 const VerbWords* verb_of(std::vector<std::string>& words) {
   const std::string first = words.front();

@@ -45,7 +45,7 @@ const std::vector<ShortGroup>& first_week() {
        {{"--ssh-port", "SSH port of all hosts; default: as ssh has it"},
         {"--ssh-identity-file", "private key, tried first"},
         {"--rsh", "another command than SSH: 'kubectl exec -i {host} --'"},
-        {"--launcher", "Who starts the ranks: ssh (default), mpi, slurm, jsrun, spark, kubernetes"}}},
+        {"--launcher", "who starts the ranks: ssh (default), mpi, slurm, jsrun, spark, kubernetes"}}},
       {"Job files",
        {{"--file", "run the job that FILE describes: job.json of Azure Batch AI, or YAML"},
         {"--mount", "the nodes' directory for a mount of the job file"}}},
@@ -123,7 +123,11 @@ std::string group_help(const std::vector<OptionInfo>& options, const std::string
   std::string text = "\n" + group + ":\n";
   for (const OptionInfo& option : options) {
     if (option.group == group) {
-      text += padded(names_of(option)) + wrapped(option.help) + "\n";
+      std::string words;
+      for (const std::string& word : option.words) {
+        add_to_list(words, word);
+      }
+      text += padded(names_of(option)) + wrapped(option.help + (words.empty() ? "" : ": " + words)) + "\n";
     }
   }
   return text;

@@ -2,14 +2,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -17,6 +25,8 @@
 #include "launcher/process/descendants.h"
 #include "launcher/process/exit_status.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/machine.h"
 
 namespace hvd::launch {
 namespace {
@@ -26,7 +36,49 @@ constexpr auto kKillLimit = std::chrono::seconds(10);
 // another host waits for a sign of life (kMissedHeartbeats).
 constexpr auto kStoppedLimit = std::chrono::seconds(30);
 
-// The directory only ever has sockets, the host file and the texts that ranks run.
+constexpr std::string_view kScratchName = "hvdrun-XXXXXX";
+// The file in the directory that the guardian and the agent hold a lock on: the kernel gives it back when both are
+// gone, also by SIGKILL.
+constexpr const char* kOwnerFile = "/owner";
+constexpr std::size_t kMostBootId = 256;
+
+// A lock there asks a server, which may not answer.
+bool is_on_server(const std::string& directory) {
+  struct statfs info{};
+  return ::statfs(directory.c_str(), &info) != 0 || info.f_type == NFS_SUPER_MAGIC;
+}
+
+// Makes the file of the owner, which gets its name only when the lock is held. Not open: there is none, and the
+// directory stays if nobody is left to remove it.
+Fd mark_as_owned(const std::string& directory) {
+  const std::string boot = boot_id();
+  if (boot.empty() || is_on_server(directory)) {
+    return {};
+  }
+  const std::string name = directory + kOwnerFile;
+  const std::string first_name = name + ".new";
+  Fd file(::open(first_name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const bool is_owned = file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 &&
+                        ::write(file.get(), boot.data(), boot.size()) == static_cast<ssize_t>(boot.size()) &&
+                        ::rename(first_name.c_str(), name.c_str()) == 0;
+  return is_owned ? std::move(file) : Fd();
+}
+
+// Says whether this is the directory of an agent of this user, whose owners are gone. A folder for all temporary files
+// may be shared with other machines, whose locks are not always seen here: so it must have been made on this one.
+bool is_left_behind(const std::string& directory) {
+  struct stat info{};
+  if (::lstat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) {
+    return false;
+  }
+  const Fd file(::open((directory + kOwnerFile).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  std::array<char, kMostBootId> boot{};
+  const ssize_t length = file.is_open() ? ::read(file.get(), boot.data(), boot.size()) : -1;
+  return length > 0 && std::string_view(boot.data(), static_cast<std::size_t>(length)) == boot_id() &&
+         ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+// The directory only ever has sockets, the host file, the texts that ranks run, and the file of the owner.
 void remove_scratch(const std::string& directory) {
   if (const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(directory.c_str()), ::closedir); dir != nullptr) {
     while (const dirent* entry = ::readdir(dir.get())) {
@@ -34,6 +86,19 @@ void remove_scratch(const std::string& directory) {
     }
   }
   ::rmdir(directory.c_str());
+}
+
+// Removes directories that agents of this user have left here, as those do that are killed at once with their guardian:
+// a batch system kills all of a job, and so does the kernel where memory is short.
+void remove_left_behind(const std::string& base) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(base.c_str()), ::closedir);
+  while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
+    const std::string_view name = entry->d_name;
+    const bool is_scratch = name.size() == kScratchName.size() && name.starts_with("hvdrun-");
+    if (const std::string path = base + "/" + entry->d_name; is_scratch && is_left_behind(path)) {
+      remove_scratch(path);
+    }
+  }
 }
 
 // Sleeps until a child changes, at most `ms`.
@@ -45,17 +110,18 @@ void await_child(int ms) {
   ::sigtimedwait(&set, nullptr, &limit);
 }
 
-// Kills everything that is left: the agent is gone and cannot give it any grace.
+// Kills everything of the job that is left: the agent is gone and cannot give it any grace.
 void kill_what_is_left() {
   const Deadline deadline = Deadline::after(kKillLimit);
   for (;;) {
     pid_t pid = 0;
     while ((pid = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
     }
-    if ((pid < 0 && errno == ECHILD) || deadline.has_passed()) {
+    const std::vector<pid_t> left = pid < 0 ? std::vector<pid_t>() : children_of_job();
+    if (left.empty() || deadline.has_passed()) {
       return;
     }
-    signal_children(children_of_self(), SIGKILL);
+    signal_children(left, SIGKILL);
     await_child(50);
   }
 }
@@ -117,10 +183,11 @@ Result<int> run_guarded(const std::string& base, const std::function<int(const s
     ::setsid();
   }
   HVD_TRY(become_subreaper());
-  std::string scratch = base + "/hvdrun-XXXXXX";
+  std::string scratch = base + "/" + std::string(kScratchName);
   if (::mkdtemp(scratch.data()) == nullptr) {
     return Error::from_errno("cannot make a directory in " + base + "; set TMPDIR to one that is writable");
   }
+  const Fd owner = mark_as_owned(scratch);  // the agent keeps it open as well
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signo : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT}) {
@@ -153,6 +220,7 @@ Result<int> run_guarded(const std::string& base, const std::function<int(const s
   ::dup2(null_fd, STDIN_FILENO);
   ::dup2(null_fd, STDOUT_FILENO);
   ::prctl(PR_SET_NAME, "hvdrun-guardian");
+  remove_left_behind(base);  // the agent does not wait for that
   const int code = await_agent(pid, signals);
   kill_what_is_left();
   remove_scratch(scratch);

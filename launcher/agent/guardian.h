@@ -12,7 +12,8 @@ namespace hvd::launch {
 
 // Makes a 0700 scratch directory under `base` (a TMPDIR value) and runs `agent` in a child process with the standard
 // descriptors of this one. Waits for it, ends whatever is left, and removes the directory. Returns the agent's exit
-// code in the form that a shell uses. `is_users`: a user has started this one, whose terminal keeps it.
+// code in the form that a shell uses. Directories there of this user's agents that were killed with their guardians are
+// removed meanwhile. `is_users`: a user has started this one, whose terminal keeps it.
 //
 // Thread: call before any thread is started.
 Result<int> run_guarded(const std::string& base, const std::function<int(const std::string& scratch_dir)>& agent,

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include "launcher/survey/own_system.h"
 #include "launcher/survey/script_check.h"
 #include "launcher/wire/host_run.h"
+#include "runtime/base/contract.h"
 #include "runtime/base/open_files.h"
 
 namespace hvd::launch {
@@ -57,6 +59,14 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return Error::from_errno("cannot write '" + path + "', which the rank is to run; set TMPDIR there to where space is");
 }
 
+// Makes the file by whose name a process sees that it is one of several ranks (contract::kRanksMark).
+Fd ranks_mark(const StartMessage::Rank& rank) {
+  const auto size =
+      std::find_if(rank.env.begin(), rank.env.end(), [](const auto& entry) { return entry.first == contract::kSize; });
+  const std::string name = contract::kRanksMark + (size == rank.env.end() ? std::string("0") : size->second);
+  return Fd(::memfd_create(name.c_str(), MFD_CLOEXEC));
+}
+
 }  // namespace
 
 NodeRanks::NodeRanks(EventLoop& loop, Node node, Sink sink)
@@ -66,6 +76,7 @@ NodeRanks::~NodeRanks() = default;
 
 void NodeRanks::start(const StartMessage& start) {
   cwd_ = start.cwd;
+  mark_ = ranks_mark(start.ranks.front());
   // One report per cause, and not one per rank: the first rank stands for all.
   const auto refuse = [this](int rank, const Error& why, const std::string& place = "") {
     sink_.send(AgentMessage::kStartFailed, StartFailedMessage{rank, why, place}.encode());
@@ -191,7 +202,7 @@ void NodeRanks::end_orphans_of(const RankProcess& process) const {
 }
 
 std::vector<pid_t> NodeRanks::left_behind() const {
-  std::vector<pid_t> left = children_of_self();
+  std::vector<pid_t> left = children_of_job();
   std::erase_if(left, [this](pid_t pid) { return sink_.is_of_others(pid); });
   return left;
 }
@@ -200,8 +211,8 @@ bool NodeRanks::is_nothing_left() const {
   if (!sink_.are_others_idle()) {
     return left_behind().empty();
   }
-  siginfo_t none{};  // the same, without reading all of /proc
-  return ::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+  siginfo_t none{};  // mostly there is no child at all, which takes no look at all of /proc
+  return (::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) || left_behind().empty();
 }
 
 void NodeRanks::signal(int signo, const std::vector<std::int32_t>& spared) const {
@@ -230,13 +241,16 @@ std::vector<std::pair<int, pid_t>> NodeRanks::running() const {
   return running;
 }
 
+// The kernel gives the number of a rank that has ended to another process.
 std::optional<int> NodeRanks::rank_of(pid_t pid) const {
-  const auto found = std::find_if(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
+  const auto found = std::find_if(ranks_.begin(), ranks_.end(),
+                                  [pid](const auto& rank) { return rank->pid() == pid && !rank->has_exited(); });
   return found == ranks_.end() ? std::nullopt : std::optional((*found)->rank());
 }
 
 void NodeRanks::on_exited(pid_t pid, ExitStatus status, bool is_stopping) {
-  const auto found = std::find_if(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
+  const auto found = std::find_if(ranks_.begin(), ranks_.end(),
+                                  [pid](const auto& rank) { return rank->pid() == pid && !rank->has_exited(); });
   if (found == ranks_.end()) {
     return;
   }

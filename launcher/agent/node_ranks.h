@@ -103,6 +103,7 @@ class NodeRanks {
   DeathOrder deaths_;
   bool tells_order_ = false;            // there are descriptors enough
   std::string cwd_;                     // of the ranks
+  Fd mark_;                             // its name tells how many ranks the job has
   std::uint64_t ranks_open_files_ = 0;  // their limit, as this process had it at first
 };
 

@@ -59,7 +59,7 @@ inline constexpr double kSlowBandwidth = 0.25;
 // Returns problems first, each group in the order of Subject.
 std::vector<Finding> find_problems(const CheckResult& result);
 
-// Returns 0 where a job could start; else the exit code that it would have ended with, or 128 + N after signal N.
+// Returns 0 where a job could start; else the exit code of the first problem, or 128 + N after signal N.
 int exit_code_of(const CheckResult& result, const std::vector<Finding>& findings);
 
 // Returns the interface that has the host's address; null: none is known.

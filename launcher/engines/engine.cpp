@@ -47,7 +47,7 @@ Result<std::unique_ptr<EngineOrphans>> EngineOrphans::adopt() {
 
 EngineOrphans::~EngineOrphans() {
   // It is not SIGKILL, because an agent that the engine has left must end its ranks first.
-  signal_children(children_of_self(), SIGTERM);
+  signal_children(children_of_job(), SIGTERM);
 }
 
 std::string Engine::first_words() const {

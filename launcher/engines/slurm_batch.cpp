@@ -53,6 +53,11 @@ Result<void> check_option(const std::string& option) {
   if (name == "--wait" || letter == "-W") {
     return Error(Code::kInvalid, option + " is for sbatch itself: hvdrun wait waits for a job");
   }
+  if (name == "--clusters" || name == "--cluster" || letter == "-M") {
+    return Error(Code::kInvalid, option +
+                                     " gives the job to another cluster, which hvdrun does not follow; submit it " +
+                                     "on a machine of that cluster");
+  }
   return {};
 }
 

@@ -23,7 +23,6 @@ constexpr std::size_t kMostCallers = 32;
 constexpr std::size_t kMostPending = 64U << 10U;
 // A caller that has not asked, or not taken its answer, is dropped after this.
 constexpr auto kPatience = std::chrono::seconds(10);
-constexpr mode_t kOwnSocket = 0600;
 
 // Listens at a name beside the path and renames that: so nobody finds a socket that does not listen yet.
 Result<Fd> listen_at_path(const std::string& path) {
@@ -39,7 +38,7 @@ Result<Fd> listen_at_path(const std::string& path) {
   const std::string unseen = path + ".new";
   ::unlink(unseen.c_str());
   HVD_TRY_ASSIGN(Fd listener, listen_unix(unseen));
-  if (::chmod(unseen.c_str(), kOwnSocket) != 0 || ::rename(unseen.c_str(), path.c_str()) != 0) {
+  if (::rename(unseen.c_str(), path.c_str()) != 0) {
     const Error why = Error::from_errno("cannot listen at " + path);
     ::unlink(unseen.c_str());
     return why;

@@ -41,11 +41,13 @@ constexpr std::array kTunables{
     number("--cache-capacity", "params.cache_capacity", "HOROVOD_CACHE_CAPACITY",
            "Tensors whose negotiation is remembered; 0: none"),
     on_off("--hierarchical-allreduce", "--no-hierarchical-allreduce", "params.hierarchical_allreduce",
-           "HOROVOD_HIERARCHICAL_ALLREDUCE", "Reduce within nodes first"),
+           "HOROVOD_HIERARCHICAL_ALLREDUCE",
+           "Accepted for horovodrun, without effect: ranks always reduce within their node first"),
     on_off("--hierarchical-allgather", "--no-hierarchical-allgather", "params.hierarchical_allgather",
-           "HOROVOD_HIERARCHICAL_ALLGATHER", "Gather within nodes first"),
+           "HOROVOD_HIERARCHICAL_ALLGATHER",
+           "Accepted for horovodrun, without effect: ranks always gather within their node first"),
     on_off("--torus-allreduce", "--no-torus-allreduce", "params.torus_allreduce", "HOROVOD_TORUS_ALLREDUCE",
-           "Reduce within nodes and across nodes in two dimensions"),
+           "Accepted for horovodrun, without effect: there is one way between nodes"),
 
     on_off("--autotune", "--no-autotune", "autotune.enabled", "HOROVOD_AUTOTUNE",
            "Find the best settings while training"),
@@ -72,15 +74,16 @@ constexpr std::array kTunables{
 
     on_off("--mpi-threads-disable", "--no-mpi-threads-disable", "library_options.mpi_threads_disable",
            "HOROVOD_MPI_THREADS_DISABLE", "No MPI calls from several threads"),
-    number("--num-nccl-streams", "library_options.num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS", "NCCL streams"),
+    number("--num-nccl-streams", "library_options.num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS",
+           "Accepted for horovodrun, without effect: each process set has one stream"),
     number("--thread-affinity", "library_options.thread_affinity", "HOROVOD_THREAD_AFFINITY",
            "Core of the engine's thread"),
     number("--gloo-timeout-seconds", "library_options.gloo_timeout_seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS",
-           "Seconds that an operation may wait for other ranks"),
+           "Accepted for horovodrun, without effect: see --stall-check-shutdown-time-seconds"),
 
     text("--log-level", "logging.level", "HOROVOD_LOG_LEVEL", "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL"),
     off_on("--log-without-timestamp", "--log-with-timestamp", "logging.with_timestamp", "HOROVOD_LOG_HIDE_TIME",
-           "No times in the runtime's log"),
+           "Accepted for horovodrun, without effect: lines of the runtime's log have no time"),
 };
 
 Error bad(const std::string& what, const std::string& expected, std::string_view found) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <set>
 
@@ -84,10 +85,14 @@ class ConfigReader {
     if (value.IsNull()) {
       return {};
     }
-    if (!value.IsScalar() || (value.Scalar() != "gloo" && value.Scalar() != "mpi")) {
+    // horovodrun takes capital letters here too, and nowhere else.
+    std::string name = value.IsScalar() ? value.Scalar() : "";
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+    if (name != "gloo" && name != "mpi") {
       return at(value, "expected gloo or mpi");
     }
-    controller_ = value.Scalar();
+    controller_ = std::move(name);
     return {};
   }
 

@@ -242,6 +242,10 @@ Result<JobFile> BatchAiForm::read() {
   } else if (const DocValue* number = properties_.find("priority"); number != nullptr) {
     job_.priority = number->text;  // the form of 2017
   }
+  if (const DocValue* retries = constraints == nullptr ? nullptr : constraints->find("maxRetryCount");
+      retries != nullptr) {
+    reader_.note(retries->at, "'maxRetryCount' has no effect: a job that has failed is not run again");
+  }
   for (const char* key : {"cluster", "location"}) {
     if (const DocValue* value = properties_.find(key); value != nullptr) {
       reader_.note(value->at, std::string("'") + key + "' has no effect: hosts are what -H or --hostfile say");

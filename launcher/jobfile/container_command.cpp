@@ -23,6 +23,39 @@ constexpr const char* kCollectVariables =
     "PET_*|\\\n"
     "    PYTHONFAULTHANDLER|JAX_*|GLOO_*|TORCH_NCCL_*";
 
+// Says when the process with this number has begun, as the kernel counts; nothing of one that is gone or a zombie.
+constexpr const char* kSince =
+    "hvdrun_since() { local at; { read -r at </proc/$1/stat && at=(${at##*\\) }) && [[ ${at[0]} != [ZX] ]] && "
+    "echo \"${at[19]}\"; } 2>/dev/null; }\n";
+
+// This script runs in a container of podman or docker, and runs the text that comes by its standard input. The client
+// passes signals to this one process only, and a shell that waits for a program is deaf: so the text gets a
+// process group of its own, to which they are passed on. The arguments are the process of the client, and when it has
+// begun. If the client is killed, nobody ends the container, which therefore ends itself. Where that process is not
+// seen here, as with a client of another host, it is not looked for.
+constexpr const char* kInContainer =
+    "IFS= read -r -d \"\" hvdrun_text\n"
+    "hvdrun_client=$1 hvdrun_began=$2\n"
+    "shift 2\n"
+    "set -m\n"
+    "(eval \"$hvdrun_text\") &\n"
+    "hvdrun_group=$!\n"
+    "set +m\n"
+    "for hvdrun_name in TERM HUP INT QUIT USR1 USR2; do\n"
+    "  trap \"kill -$hvdrun_name -- -$hvdrun_group 2>/dev/null\" $hvdrun_name\n"
+    "done\n"
+    "hvdrun_watch=\n"
+    "if [ -n \"$hvdrun_began\" ] && [ \"$(hvdrun_since \"$hvdrun_client\")\" = \"$hvdrun_began\" ]; then\n"
+    "  (while sleep 1 || exit; [ \"$(hvdrun_since \"$hvdrun_client\")\" = \"$hvdrun_began\" ]; do :; done\n"
+    "   kill -TERM -- -$hvdrun_group; sleep 5; kill -KILL -- -$hvdrun_group) <&- >/dev/null 2>&1 &\n"
+    "  hvdrun_watch=$!\n"
+    "fi\n"
+    "while wait $hvdrun_group 2>/dev/null; kill -0 $hvdrun_group 2>/dev/null; do :; done\n"
+    "{ wait $hvdrun_group; } 2>/dev/null\n"  // a signal may have ended the wait; bash remembers the code
+    "hvdrun_code=$?\n"
+    "[ -z \"$hvdrun_watch\" ] || kill $hvdrun_watch 2>/dev/null\n"
+    "exit $hvdrun_code\n";
+
 bool has_image(const JobRun& run) {
   return run.job.container.has_value() && run.options.container != ContainerChoice::kNone;
 }
@@ -114,7 +147,7 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
   const std::string image = quote_word(run.job.container->image);
   const std::string oci_image = is_prepared ? prepared_image(run) : image;
   const std::string overlay = run.job.preparation.empty() ? "" : " --overlay " + quote_word(run.root + "/overlay");
-  std::string script = find_engine(run) + collect_variables(run) +
+  std::string script = kSince + find_engine(run) + collect_variables(run) +
                        "hvdrun_gpus=()\n"
                        "case $hvdrun_engine in\n"
                        "podman|docker)\n"
@@ -124,8 +157,9 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
                        "  fi\n";
   // The text comes by standard input, which nothing else uses here, because the image's own user may not be able to
   // read our file.
-  const std::string oci = oci_run(run, step, number, oci_image) +
-                          " -c 'IFS= read -r -d \"\" hvdrun_text; eval \"$hvdrun_text\"' <" + inner + "\n";
+  const std::string oci = oci_run(run, step, number, oci_image) + " -c " +
+                          quote_word(std::string(kSince) + kInContainer) + " bash \"$$\" \"$(hvdrun_since \"$$\")\" <" +
+                          inner + "\n";
   if (is_preparation) {
     const std::string name = name_of(run, step, number);
     script += "  " + oci + "  hvdrun_code=$?\n  [ \"$hvdrun_code\" = 0 ] && { \"$hvdrun_engine\" commit -q " + name +
@@ -152,12 +186,14 @@ std::string fetch_image(const JobRun& run) {
   if (!container.password.empty()) {
     // Keep the log-in apart from the user's own ones.
     const std::string server = container.registry.empty() ? "docker.io" : container.registry;
-    script += "export DOCKER_CONFIG=" + quote_word(run.root + "/docker") +
-              " REGISTRY_AUTH_FILE=" + quote_word(run.root + "/auth.json") +
-              "\ncase $hvdrun_engine in podman|docker)\n" +
-              "  printf %s \"$HVDRUN_REGISTRY_PASSWORD\" | \"$hvdrun_engine\" login --username " +
-              quote_word(container.user) + " --password-stdin " + quote_word(server) +
-              " >/dev/null || exit 242;;\nesac\n" + "unset HVDRUN_REGISTRY_PASSWORD\n";
+    script +=
+        "export DOCKER_CONFIG=" + quote_word(run.root + "/docker") +
+        " REGISTRY_AUTH_FILE=" + quote_word(run.root + "/auth.json") + "\ncase $hvdrun_engine in podman|docker)\n" +
+        "  printf %s \"$HVDRUN_REGISTRY_PASSWORD\" | \"$hvdrun_engine\" login --username " +
+        quote_word(container.user) + " --password-stdin " + quote_word(server) + " >/dev/null || exit 242;;\n" +
+        "apptainer) echo \"hvdrun: apptainer on $(hostname) does not get the registry's password of the job file; "
+        "log in there: apptainer registry login\" >&2;;\nesac\n" +
+        "unset HVDRUN_REGISTRY_PASSWORD\n";
   }
   const std::string image = quote_word(container.image);
   if (has_real_mounts(run)) {

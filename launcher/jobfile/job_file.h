@@ -126,6 +126,10 @@ struct JobFile {
   Position hosts_at;
   std::vector<std::string> hidden;  // texts that no output may show: secrets, passwords, keys
 
+  // "the timeout of job.yaml", for the message that the time is over.
+  [[nodiscard]] std::string timeout_setting() const {
+    return std::string("the ") + (is_native ? "timeout" : "maxWallClockTime") + " of " + file;
+  }
   [[nodiscard]] bool is_elastic() const { return min_nodes || max_nodes; }
   [[nodiscard]] int least_nodes() const { return min_nodes.value_or(node_count); }
   [[nodiscard]] int most_nodes() const { return max_nodes.value_or(node_count); }

@@ -202,6 +202,19 @@ std::optional<std::string> directory_here(const JobRun& run, const std::string& 
   return folder || ends_with_run(run, path) ? folder : std::optional(path);
 }
 
+std::optional<std::string> script_here(const JobRun& run, const std::string& cwd) {
+  const std::string& script = run.job.tool.script;
+  const bool is_in_container = run.job.container && run.options.container != ContainerChoice::kNone;
+  if (script.empty() || is_in_container || script.find_first_of("`*?[~\\'\"") != std::string::npos) {
+    return std::nullopt;
+  }
+  const bool is_relative = !script.starts_with('/') && !script.starts_with('$');
+  if (is_relative && (!run.job.is_native || script.find('$') != std::string::npos)) {
+    return std::nullopt;
+  }
+  return is_relative ? std::optional(cwd + "/" + script) : directory_here(run, script);
+}
+
 Result<JobRun> make_job_run(JobFile job, JobLayout layout, JobRunOptions options) {
   HVD_TRY(resolve_mounts(job, options.mounts));
   JobRun run;

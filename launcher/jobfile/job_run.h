@@ -66,6 +66,10 @@ Result<JobRun> make_job_run(JobFile job, JobLayout layout, JobRunOptions options
 // know it, or it ends with the run.
 std::optional<std::string> directory_here(const JobRun& run, const std::string& text);
 
+// Returns where a node that is this machine has the script that the ranks run, which native files name below `cwd` too.
+// nullopt: only a shell or a container knows, or there is no script.
+std::optional<std::string> script_here(const JobRun& run, const std::string& cwd);
+
 // JobNodeFacts is what is known of a node once its agent has answered.
 struct JobNodeFacts {
   std::string address;

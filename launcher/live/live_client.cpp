@@ -56,14 +56,23 @@ std::string shortened(std::string command) {
   return command.substr(0, std::min(command.rfind(' ', kMost), kMost)) + " ...";
 }
 
+// Returns the id of the job whose socket this is, as LiveFolder::socket_of() has made its name.
+std::string id_of(const std::string& socket) {
+  const std::string name = socket.substr(socket.rfind('/') + 1);
+  return name.substr(0, name.find('.'));
+}
+
 // Returns a line for each job: a user knows it by its command and its start, since its id is shown nowhere else.
 std::string list_of(const std::vector<FoundJob>& jobs) {
   constexpr std::size_t kShown = 8;
   std::string text;
   for (std::size_t i = 0; i < std::min(jobs.size(), kShown); ++i) {
     const LiveJob& job = jobs[i].job;
-    text += "\n  " + job.id + (job.name.empty() ? "" : " (" + job.name + ")") + "  pid " + std::to_string(job.pid) +
-            (jobs[i].since.empty() ? "" : ", since " + jobs[i].since) + ": " + shortened(job.command);
+    const std::string since = jobs[i].since.empty() ? "" : ", since " + jobs[i].since;
+    text += "\n  " + job.id +
+            (jobs[i].is_silent ? "  does not answer" + since
+                               : (job.name.empty() ? "" : " (" + job.name + ")") + "  pid " + std::to_string(job.pid) +
+                                     since + ": " + shortened(job.command));
   }
   return text + (jobs.size() > kShown ? "\n  ..." : "");
 }
@@ -79,6 +88,10 @@ Result<std::vector<FoundJob>> running_jobs(const LiveFolder& folder) {
       jobs.push_back({std::move(job).value(), socket, time_of(socket)});
     } else if (job.error().sys_errno() == ECONNREFUSED) {
       ::unlink(socket.c_str());  // its hvdrun was killed
+    } else if (job.error().code() == Code::kTimeout) {
+      FoundJob silent{LiveJob(), socket, time_of(socket), true};
+      silent.job.id = id_of(socket);
+      jobs.push_back(std::move(silent));
     }
   }
   return jobs;
@@ -96,6 +109,11 @@ Result<FoundJob> choose_job(const std::vector<FoundJob>& jobs, const std::string
   if (meant.empty()) {
     std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(meant),
                  [&reference](const FoundJob& found) { return found.job.id.starts_with(reference); });
+  }
+  if (meant.size() == 1 && meant.front().is_silent) {
+    return Error(Code::kTimeout, "job " + meant.front().job.id +
+                                     " does not answer; is its hvdrun stopped, as by Ctrl-Z? Then fg in its shell, or "
+                                     "kill -CONT with its process number, lets it go on");
   }
   if (meant.size() == 1) {
     return meant.front();

@@ -18,14 +18,16 @@ namespace hvd::launch {
 struct FoundJob {
   LiveJob job;
   std::string socket;
-  std::string since{};  // when it began, as "2026-11-22T01:02:03Z"; empty: not known
+  std::string since{};     // when it began, as "2026-11-22T01:02:03Z"; empty: not known
+  bool is_silent = false;  // it does not answer, as an hvdrun that is stopped; of `job` there is the id alone
 };
 
-// Returns the jobs that answer. Sockets that hvdruns have left which were killed are removed.
+// Returns the jobs that run. Sockets that hvdruns have left which were killed are removed.
 Result<std::vector<FoundJob>> running_jobs(const LiveFolder& folder);
 
 // Chooses the job that `reference` names by its id, the beginning of its id, its name, its uuid or hvdrun's process
-// number; an empty one names the only job. The error says which jobs there are. Pure.
+// number; an empty one names the only job. The error says which jobs there are, or that the chosen one does not answer.
+// Pure.
 Result<FoundJob> choose_job(const std::vector<FoundJob>& jobs, const std::string& reference);
 
 // LiveAnswer is a question that was asked, and its answer as it comes.

@@ -43,7 +43,12 @@ Result<std::unique_ptr<LiveServer>> LiveServer::listen(EventLoop& loop, const Li
 }
 
 LiveServer::LiveServer(EventLoop& loop, Fd listener, std::string path, LiveJob job, Log& log)
-    : loop_(loop), listener_(std::move(listener)), path_(std::move(path)), job_(std::move(job)), log_(log) {
+    : loop_(loop),
+      listener_(std::move(listener)),
+      path_(std::move(path)),
+      job_(std::move(job)),
+      log_(log),
+      scope_(loop) {
   on_question(LiveMessage::kAskJob, [this](CallerId caller, std::string_view) -> Result<void> {
     send(caller, LiveMessage::kJob, job_.encode());
     over(caller);
@@ -113,7 +118,7 @@ void LiveServer::send(CallerId id, LiveMessage type, std::string_view body) {
     return;
   }
   if (found->second.channel->pending() > kMostPending) {
-    loop_.post([this, id] { drop(id); });
+    scope_.post([this, id] { drop(id); });
     return;
   }
   found->second.channel->write(make_frame(kLiveFrames, static_cast<std::uint16_t>(type), body));

@@ -16,6 +16,7 @@
 #include "runtime/io/accept_watch.h"
 #include "runtime/io/byte_channel.h"
 #include "runtime/io/event_loop.h"
+#include "runtime/io/scope.h"
 
 namespace hvd::launch {
 
@@ -63,6 +64,7 @@ class LiveServer {
   std::map<LiveMessage, Handler> handlers_;
   std::map<CallerId, Caller> callers_;
   CallerId next_id_ = 1;
+  Scope scope_;  // of what is posted
 };
 
 }  // namespace hvd::launch

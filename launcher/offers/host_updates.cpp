@@ -7,9 +7,8 @@
 
 namespace hvd::launch {
 
-HostUpdates::HostUpdates(EventLoop& loop, HostSource& source, HostList first, const HostOffers::Limits& limits,
-                         Sink sink)
-    : loop_(loop), source_(source), sink_(std::move(sink)), offers_(std::move(first), limits) {}
+HostUpdates::HostUpdates(EventLoop& loop, HostSource& source, HostOffers first, Sink sink)
+    : loop_(loop), source_(source), sink_(std::move(sink)), offers_(std::move(first)) {}
 
 HostUpdates::~HostUpdates() {
   stop();
@@ -31,6 +30,9 @@ void HostUpdates::begin() {
   };
   handlers.on_trouble = [this](const std::string& why) { sink_.say(why); };
   source_.start(std::move(handlers));
+  // A source that gives hosts to others has to know what the job has there, also where that never changes.
+  use_ = sink_.use();
+  source_.note_use(use_);
 }
 
 void HostUpdates::look_later() {

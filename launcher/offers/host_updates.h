@@ -29,8 +29,8 @@ class HostUpdates {
     std::function<HostUse()> use;
   };
 
-  // The loop and the source must outlive it. `first`: the hosts that the job began with.
-  HostUpdates(EventLoop& loop, HostSource& source, HostList first, const HostOffers::Limits& limits, Sink sink);
+  // The loop and the source must outlive it. `first`: the hosts that the job may use at the beginning.
+  HostUpdates(EventLoop& loop, HostSource& source, HostOffers first, Sink sink);
   ~HostUpdates();
   HostUpdates(const HostUpdates&) = delete;
   HostUpdates& operator=(const HostUpdates&) = delete;

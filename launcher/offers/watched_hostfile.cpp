@@ -11,6 +11,7 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kMostBytes = 16U << 20U;
+constexpr int kMostChanges = 3;
 
 // Returns a text that is another one after the file was written or replaced.
 std::string mark_of(const std::string& file) {
@@ -43,10 +44,18 @@ void WatchedHostfile::stop() {
 void WatchedHostfile::look() {
   timer_ = loop_.after(interval_, [this] { look(); });
   const std::string mark = mark_of(file_);
-  if (std::exchange(seen_, mark) == mark) {
+  changes_ = std::exchange(seen_, mark) == mark ? 0 : changes_ + 1;
+  // A file that changes may be written line by line, and is read when it has stopped; one that never stops all the
+  // same.
+  const bool may_be_torn = changes_ % kMostChanges != 0 && !taken_.empty();
+  if (mark == taken_ || may_be_torn) {
     return;
   }
   const auto text = read_text_file(file_, "the host file", kMostBytes);
+  if (mark_of(file_) != mark) {
+    return;
+  }
+  taken_ = mark;
   auto offered = text.ok() ? parse_offered_hosts(text.value(), slots_, file_) : Result<OfferedHosts>(text.error());
   if (!offered.ok()) {
     return handlers_.on_trouble(with_outcome(offered.error().message(), known_ || handlers_.has_hosts));

@@ -30,7 +30,9 @@ class WatchedHostfile final : public HostSource {
   const Duration interval_;
   Handlers handlers_;
   TimerId timer_ = 0;
-  std::string seen_;  // what the system says of the file that was read last
+  std::string seen_;   // what the system said of the file at the last look
+  std::string taken_;  // ... and of the one that was read last; empty: none was
+  int changes_ = 0;    // how many looks in a row have found it changed
   std::optional<HostList> known_;
 };
 

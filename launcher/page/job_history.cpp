@@ -108,9 +108,12 @@ void JobHistory::add(std::string_view line) {
   } else if (event.name == "job_restarted") {
     restarts_ = true;
     failure_.reset();
-    note(HistoryEvent::Tone::kBad, text_in(event.json, "message") + "; all ranks are started anew (" +
-                                       std::to_string(number_in(event.json, "restart")) + " of " +
-                                       std::to_string(number_in(event.json, "limit")) + ")");
+    const auto number = number_in(event.json, "restart");
+    note(HistoryEvent::Tone::kBad,
+         text_in(event.json, "message") + (number == 0
+                                               ? "; the job starts without it"
+                                               : "; all ranks are started anew (" + std::to_string(number) + " of " +
+                                                     std::to_string(number_in(event.json, "limit")) + ")"));
   } else if (event.name == "note") {
     const std::string host = text_in(event.json, "host");
     note(text_in(event.json, "level") == "error" ? HistoryEvent::Tone::kBad : HistoryEvent::Tone::kWarning,

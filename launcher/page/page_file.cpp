@@ -21,14 +21,16 @@ void PageFile::add(std::string_view event) {
   const std::string began = history_.began();
   const bool was_restarting = history_.is_restarting();
   history_.add(event);
-  if (history_.began() != began) {
+  const bool has_begun = history_.began() != began;  // also the next step of a job file
+  if (has_begun) {
     curves_ = JobCurves();
     began_ = clock_.now();
   }
   if (history_.is_restarting() && !was_restarting) {
     curves_.start_again();
   }
-  const bool is_news = !has_been_written_ || history_.end() || history_.failure().has_value() != had_failed;
+  const bool is_news =
+      has_begun || !has_been_written_ || history_.end() || history_.failure().has_value() != had_failed;
   if (is_news || clock_.now() - written_ >= kInterval) {
     write();
   }

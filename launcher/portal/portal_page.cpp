@@ -1,6 +1,7 @@
 #include "launcher/portal/portal_page.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string_view>
 #include <utility>
@@ -115,6 +116,12 @@ std::string job_head(const JobRecord& job) {
 
 constexpr std::string_view kBody = "<body>";
 
+// What the page of a running job says of it (page/job_page.cpp), and what it says when nobody is left to write it
+// again. The words stand before all that the job itself has said.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kWordsOfLost = {
+    {{"<title>Running: ", "<title>Lost: "},
+     {"<span class=\"badge running\">Running</span>", "<span class=\"badge failed\">Lost while it ran</span>"}}};
+
 // Puts the way back, and what else stands above, into a page, and what follows its stream.
 std::string with_head(std::string page, const std::string& head, std::int64_t job, const std::string& version) {
   const std::string above = "<p><a href=\"../\">All jobs</a></p>\n" + std::string(kSilent) + head;
@@ -185,7 +192,19 @@ std::string portal_page(const std::string& list, const std::string& version) {
   return std::string(kHead) + std::string(kSilent) + list + follow_script("events", version) + "</body></html>\n";
 }
 
+std::string page_of_lost(std::string page) {
+  for (const auto& [written, now] : kWordsOfLost) {
+    if (const std::size_t at = page.find(written); at != std::string::npos) {
+      page.replace(at, written.size(), now);
+    }
+  }
+  return page;
+}
+
 std::string followed_page(std::string page, const JobRecord& job, const std::string& version) {
+  if (job.error.code == kLostError) {
+    page = page_of_lost(std::move(page));
+  }
   set_title(page, job.name + ": " + listed_state(job));
   return with_head(std::move(page), job_head(job), job.id, version);
 }

@@ -20,8 +20,12 @@ struct PortalView {
 std::string portal_list(const PortalView& view);
 // Returns the whole page. It loads itself again when the stream says that this version is not the present one.
 std::string portal_page(const std::string& list, const std::string& version);
-// Does the same for the page of a job, which stands at jobs/ID, and says above it what the service knows of the job.
-// The page itself tells of the ranks only, and nobody goes on with it when the job's supervisor has died.
+// Returns the page of a job that was lost while it ran, and with it all who would have gone on with the page: its badge
+// and title say so.
+std::string page_of_lost(std::string page);
+// Does the same as portal_page() for the page of a job, which stands at jobs/ID, and says above it what the service
+// knows of the job. The page itself tells of the ranks only, and nobody goes on with it when the job's supervisor has
+// died.
 std::string followed_page(std::string page, const JobRecord& job, const std::string& version);
 // The version of a list that could not be read. Its page follows the list like any other.
 inline constexpr const char* kFailedVersion = "failed";

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <dirent.h>
 
@@ -37,6 +38,15 @@ pid_t parent_of(const std::string& stat) {
   pid_t parent = -1;
   std::from_chars(stat.data() + close + 4, stat.data() + stat.size(), parent);
   return parent;
+}
+
+// The process that starts one leaves it to us only when it runs its program.
+bool is_supervisor(pid_t pid) {
+  const std::string words = read_file("/proc/" + std::to_string(pid) + "/cmdline");
+  const std::size_t end = words.find('\0');
+  const std::size_t begin = words.rfind('/', end) + 1;  // npos: 0
+  return end != std::string::npos && std::string_view(words).substr(begin, end - begin) == "hvdrun" &&
+         std::string_view(words.c_str() + end + 1) == kSuperviseWord;
 }
 
 }  // namespace
@@ -82,6 +92,12 @@ std::vector<pid_t> children_of_self() {
       children.push_back(pid);
     }
   }
+  return children;
+}
+
+std::vector<pid_t> children_of_job() {
+  std::vector<pid_t> children = children_of_self();
+  std::erase_if(children, is_supervisor);
   return children;
 }
 

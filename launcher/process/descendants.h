@@ -22,6 +22,12 @@ bool is_descendant(pid_t pid);
 // Returns the direct children of this process, zombies included.
 std::vector<pid_t> children_of_self();
 
+// The first argument of the program that serves a job of the service (launcher/service), from its submission to its
+// end.
+inline constexpr const char* kSuperviseWord = "supervise";
+// Returns the same without those that serve another job, which a rank has submitted, and which outlives the rank's job.
+std::vector<pid_t> children_of_job();
+
 // Sends `signo` to every direct child in `children`. Numbers <= 0 are never signalled: kill(2) takes those for groups
 // or everything.
 void signal_children(const std::vector<pid_t>& children, int signo);

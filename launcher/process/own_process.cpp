@@ -49,4 +49,10 @@ Result<Fd> take_standard_input() {
   return input;
 }
 
+void give_standard_input_back(const Fd& untaken) {
+  if (untaken.is_open()) {
+    static_cast<void>(::dup2(untaken.get(), STDIN_FILENO));  // else /dev/null stays
+  }
+}
+
 }  // namespace hvd

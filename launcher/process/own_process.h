@@ -21,5 +21,7 @@ std::string parent_name();
 // Takes standard input over: returns a descriptor for it, and puts /dev/null in its place. So programs that are started
 // later do not inherit it, and its writer learns when this descriptor is closed. Thread: one, before others read it.
 Result<Fd> take_standard_input();
+// `untaken` is what take_standard_input() has returned, if nothing was read from it: it becomes standard input again.
+void give_standard_input_back(const Fd& untaken);
 
 }  // namespace hvd

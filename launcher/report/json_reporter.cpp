@@ -177,7 +177,11 @@ Lines JsonReporter::lines_of(const news::RankRestarted& restarted) const {
 
 Lines JsonReporter::lines_of(const news::AllRestarted& restarted) const {
   Json json = event("job_restarted", time_);
-  json["message"] = restarted.cause.lines.front();
+  std::string text;
+  for (const std::string& line : restarted.cause.lines) {
+    text += (text.empty() ? "" : "; ") + line;
+  }
+  json["message"] = text;
   json["restart"] = restarted.number;
   json["limit"] = restarted.limit;
   return {line_of(json)};

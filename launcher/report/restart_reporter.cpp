@@ -23,11 +23,18 @@ Lines RestartReporter::lines_of(const news::Begun& begun) {
 }
 
 Lines RestartReporter::lines_of(const Note& note) {
-  return memory_.said.insert(std::to_string(note.node) + note.text).second ? inner_->on(note) : Lines();
+  // A node may have another number in the next start.
+  const bool is_placed = note.node >= 0 && note.node < static_cast<int>(placement_.nodes.size());
+  const std::string said =
+      (is_placed ? placement_.nodes[static_cast<std::size_t>(note.node)].host.name : std::to_string(note.node)) + ": " +
+      note.text;
+  said_.insert(said);
+  return memory_.said.contains(said) ? Lines() : inner_->on(note);
 }
 
 Lines RestartReporter::lines_of(const news::Ended& ended) {
   JobRestarts& restarts = memory_.restarts;
+  memory_.said.merge(said_);
   if (restarts.on_ended(placement_, ended.state, clock_.now())) {
     return inner_->on(news::AllRestarted{*ended.state.cause(), restarts.number(), restarts.limit()});
   }

@@ -20,7 +20,7 @@ struct StartMemory {
   JobRestarts restarts;
   TimePoint began;             // of the first start
   int last_size = 0;           // of the last start; 0: there was none
-  std::set<std::string> said;  // notes; each start connects to the hosts, and gets the same ones about them
+  std::set<std::string> said;  // notes of earlier starts; each connects to the hosts, and gets the same ones about them
 };
 
 class RestartReporter final : public JobReporter {
@@ -46,6 +46,7 @@ class RestartReporter final : public JobReporter {
   const Placement& placement_;
   const Clock& clock_;
   StartMemory& memory_;
+  std::set<std::string> said_;  // notes of this start
 };
 
 }  // namespace hvd::launch

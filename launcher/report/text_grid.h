@@ -17,6 +17,9 @@ std::string toned(std::string_view text, Tone tone, bool color);
 // from hosts go through it.
 std::string shown(std::string_view text);
 
+// The same for a text of several lines: line ends and tabs stay.
+std::string shown_lines(std::string_view text);
+
 // Returns the columns that a text takes: one for each character of UTF-8.
 std::size_t width_of(std::string_view text);
 

@@ -1,17 +1,28 @@
 #include "launcher/report/text_reporter.h"
 
+#include <string_view>
+
 #include "launcher/report/summary.h"
+#include "launcher/report/text_grid.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
 
 constexpr Duration kWorthTelling = std::chrono::seconds(1);
+constexpr std::string_view kOwnWords = "hvdrun: ";
 
 }  // namespace
 
+// A node, or a program that leads to one, may say what a terminal would obey. What ranks print is not shown by this.
 Lines TextReporter::on(const JobNews& news) {
-  return std::visit([this](const auto& each) { return lines_of(each); }, news);
+  Lines lines = std::visit([this](const auto& each) { return lines_of(each); }, news);
+  for (std::string& line : lines) {
+    if (line.starts_with(kOwnWords)) {
+      line = shown_lines(line);
+    }
+  }
+  return lines;
 }
 
 Lines TextReporter::lines_of(const news::NodeProgress& progress) {
@@ -45,7 +56,7 @@ Lines TextReporter::lines_of(const news::AllReady& all) {
 
 std::string TextReporter::status() const {
   const std::string text = options_.quiet || !options_.progress ? "" : start_.text();
-  return text.empty() ? "" : "hvdrun: " + text;
+  return text.empty() ? "" : "hvdrun: " + shown(text);
 }
 
 Lines TextReporter::lines_of(const news::NodeAway& gone) {
@@ -71,6 +82,14 @@ Lines TextReporter::lines_of(const news::RankRestarted& restarted) {
 }
 
 Lines TextReporter::lines_of(const news::AllRestarted& restarted) {
+  if (restarted.cause.kind == Cause::Kind::kUnreached) {
+    // Why they could not be reached was told as the cause of the start that failed.
+    std::string names;
+    for (const auto& [host, why] : restarted.cause.hosts) {
+      add_to_list(names, host);
+    }
+    return lines_of(Note{LogLevel::kWarning, -1, "the job starts without " + (names.empty() ? "this machine" : names)});
+  }
   return lines_of(Note{LogLevel::kWarning, -1,
                        "all ranks are started again (restart " + std::to_string(restarted.number) + " of " +
                            std::to_string(restarted.limit) + "): " + restarted.cause.lines.front()});

@@ -111,7 +111,7 @@ void JobDeadlines::stop() {
 
 void JobDeadlines::arm_timeout() {
   job_.loop.cancel(timeout_timer_);
-  timeout_timer_ = job_.loop.after(timeout_due_ - job_.loop.now(), [this] {
+  timeout_timer_ = job_.loop.after(timeout_due_ - job_.loop.clock().now(), [this] {
     timeout_timer_ = 0;
     const std::string& setting = job_.spec.timeout_setting;
     stacks_.report(setting, [this, setting] { job_.apply(TimedOut{setting}); });

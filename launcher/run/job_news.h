@@ -93,7 +93,8 @@ struct RankRestarted {
   int number = 0;
   int limit = 0;
 };
-// A start of the job has failed for this cause, and all of its ranks are started anew.
+// A start of the job has failed for this cause, and all of its ranks are started anew. What is unreached is done
+// without.
 struct AllRestarted {
   const Cause& cause;
   int number = 0;

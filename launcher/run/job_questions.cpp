@@ -45,6 +45,7 @@ void JobQuestions::listen() {
                          return {};
                        });
   status_.emplace(job_.loop, watch_, *server_);
+  job_.log.write(LogLevel::kDebug, "this is job " + job_.id + ", as in: hvdrun top " + job_.id);
 }
 
 void JobQuestions::answer_stacks(LiveServer::CallerId caller, const StacksQuestion& question) {

@@ -90,7 +90,12 @@ Suspension::Sink JobRunner::suspension_sink() {
     return count;
   };
   sink.let_continue = [this](Duration stopped) {
-    parts_.broadcast(AgentMessage::kContinue, "");
+    // Also a node whose ranks are not started yet has been told to stop.
+    for (const auto& session : sessions_) {
+      if (session->is_open() && session->ready()) {
+        session->send(AgentMessage::kContinue);
+      }
+    }
     deadlines_.extend_timeout(stopped);
     logs_.show_rows();
   };

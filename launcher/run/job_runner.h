@@ -58,12 +58,15 @@ class JobRunner final {
   // Call before run(). The folder is brought to each node before its ranks start, and these start in it. Files that
   // they leave there come home, where the job wants any.
   void bring(Tree tree);
+  // Call after run(). What take_input() has got, if no rank was started; else it is not open.
+  Fd untaken_input() { return start_.untaken_input(); }
   // Gives the job's picture, of what its nodes and ranks use, to `follower` every few seconds.
   void follow(std::function<void(const JobPicture&)> follower) { watch_.follow(std::move(follower)); }
   // Call before run(). `rewrite` replaces lines of the ranks' output on the console.
   void rewrite_output(LogMux::Rewrite rewrite) { logs_.rewrite_with(std::move(rewrite)); }
-  // Call before run(). Hosts of `source` join and leave the running job.
-  void follow_hosts(HostSource& source) { hosts_.follow(source); }
+  // Call before run(). Hosts of `source` join and leave the running job. `offers` has what is known of them, as of some
+  // that have failed; null: nothing.
+  void follow_hosts(HostSource& source, const HostOffers* offers = nullptr) { hosts_.follow(source, offers); }
   // Call before run(). Machines that call `calls` join the running job.
   void take_joiners(JoinCalls& calls) { hosts_.take_joiners(calls); }
   // Runs the job to its end and returns hvdrun's exit code. An error is a fault of this machine (no epoll, no random

@@ -72,6 +72,8 @@ class JobStart {
   // Null unless ranks that take input are running.
   [[nodiscard]] JobInput* input() const { return input_.get(); }
   void end_input() { input_.reset(); }
+  // What take_input() has got, if no rank was started; else it is not open.
+  Fd untaken_input() { return std::move(input_from_); }
 
  private:
   [[nodiscard]] Transport& transport_of(TransportKind kind) const;

@@ -15,10 +15,11 @@ constexpr std::size_t kMostEarlyCalls = 1024;
 
 }  // namespace
 
-void MovingHosts::follow(HostSource& source) {
+void MovingHosts::follow(HostSource& source, const HostOffers* offers) {
   const HostDiscovery& discovery = job_.spec.discovery;
   const HostOffers::Limits limits{most_ranks_of(job_.spec), discovery.cooldown_least, discovery.cooldown_most};
-  updates_ = std::make_unique<HostUpdates>(job_.loop, source, job_.spec.hosts, limits, updates_sink());
+  updates_ = std::make_unique<HostUpdates>(
+      job_.loop, source, offers != nullptr ? *offers : HostOffers(job_.spec.hosts, limits), updates_sink());
   job_.state.let_grow();
 }
 
@@ -141,15 +142,15 @@ int MovingHosts::add_node(const JoiningRanks& ranks) {
 // ---- machines that call ----
 
 void MovingHosts::seat(int number) {
-  if (calls_->waiting() > kMostEarlyCalls) {
-    return refuse(number, Error(Code::kResource, "too many machines wait for the job to begin"));
-  }
-  if (job_.state.phase() == JobPhase::kOpening) {
-    early_calls_.push_back(number);
-    return;
-  }
   if (!calls_->is_there(number)) {
     return;  // it has gone while it waited
+  }
+  if (job_.state.phase() == JobPhase::kOpening) {
+    if (calls_->waiting() > kMostEarlyCalls) {
+      return refuse(number, Error(Code::kResource, "too many machines wait for the job to begin"));
+    }
+    early_calls_.push_back(number);
+    return;
   }
   auto there = hosted_ranks();
   if (!there) {

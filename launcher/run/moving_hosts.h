@@ -24,7 +24,8 @@ class MovingHosts {
       : job_(job), sink_(sink), open_(std::move(open)) {}
 
   // Call one of these before the job begins, or both. Hosts of `source`, or machines that call, join and leave.
-  void follow(HostSource& source);
+  // `offers` has what is known of the hosts; null: nothing.
+  void follow(HostSource& source, const HostOffers* offers);
   void take_joiners(JoinCalls& calls);
   // Machines may call from now on. Who calls before the ranks run waits.
   Result<void> listen();

@@ -69,6 +69,12 @@ double us_per_tick(const ActivityPage& page) {
   return ticks == 0 ? 0 : static_cast<double>(ns) / kNsPerUs / static_cast<double>(ticks);
 }
 
+// Horovod's packages put the operation before the name that a script has given: without it the tensor has one name
+// here and in the ranks' stacks.
+std::string given_name(std::string tensor, const std::string& operation) {
+  return tensor.starts_with(operation + ".") ? tensor.substr(operation.size() + 1) : tensor;
+}
+
 // "process set add" for "PROCESS SET ADD".
 std::string kind_text(OpKind kind) {
   std::string text = name_of(kind);
@@ -104,7 +110,7 @@ RuntimeSample sample_of(const PageCopy& first, const PageCopy& second) {
     constexpr std::uint64_t kNsPerMs = 1'000'000;
     const std::uint64_t now = now_ns();
     sample.operation = printable(page.operation);
-    sample.tensor = printable(page.tensor);
+    sample.tensor = given_name(printable(page.tensor), sample.operation);
     sample.for_ms = (now - std::min(now, page.asked_ns)) / kNsPerMs;
   }
   return sample;

@@ -192,6 +192,12 @@ Result<void> ClusterTable::free_all(std::int64_t job, std::int64_t leaving_until
   return {};
 }
 
+Result<void> ClusterTable::free_one(std::int64_t job, const std::string& node, std::int64_t leaving_until_ms) {
+  HVD_TRY(database_.change("UPDATE node SET job = NULL, leaving_until_ms = ? WHERE job = ? AND name = ?",
+                           {leaving_until_ms, job, node}));
+  return {};
+}
+
 Result<bool> ClusterTable::free_drained(std::int64_t job, const std::string& node, std::int64_t leaving_until_ms) {
   HVD_TRY_ASSIGN(const int freed,
                  database_.change("UPDATE node SET job = NULL, leaving_until_ms = ? WHERE job = ? AND name = ? AND"

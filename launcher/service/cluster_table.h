@@ -71,6 +71,8 @@ class ClusterTable {
   Result<void> give(const std::string& cluster, const std::string& node, std::int64_t job);
   // Takes all its nodes from a job. They are leaving until then; 0: they are idle.
   Result<void> free_all(std::int64_t job, std::int64_t leaving_until_ms);
+  // Takes this node from the job in the same way.
+  Result<void> free_one(std::int64_t job, const std::string& node, std::int64_t leaving_until_ms);
   // Takes this node from the job if it is drained. False: it is not drained any more, or the job has ended.
   Result<bool> free_drained(std::int64_t job, const std::string& node, std::int64_t leaving_until_ms);
   Result<void> set_health(const std::string& cluster, const std::string& node, const NodeHealth& health);

@@ -5,6 +5,9 @@
 namespace hvd::launch {
 namespace {
 
+// What follows it in engine_job makes it unique, and is no number of the engine's.
+constexpr char kUnnumbered = '?';
+
 constexpr const char* kEngineColumns =
     "SELECT engine_job, uuid, name, tool, node_count, process_count, properties, state, created_ms, changed_ms,"
     " started_ms, ended_ms, exit_code, status, error_code, error_message, output, nodes FROM engine_job ";
@@ -38,6 +41,11 @@ JobRecord engine_record(const SqlRow& row) {
 }
 
 }  // namespace
+
+std::string engine_number(const JobRecord& job) {
+  const bool has_none = job.engine_job.find(kUnnumbered) != std::string::npos;
+  return has_none ? "" : job.engine_job.substr(job.engine_job.find(':') + 1);
+}
 
 const char* engine_job_table() {
   return "CREATE TABLE IF NOT EXISTS engine_job(engine_job TEXT PRIMARY KEY, uuid TEXT NOT NULL UNIQUE,"
@@ -73,12 +81,29 @@ Result<std::string> EngineJobs::free_name(const std::string& wanted, bool is_nam
   }
 }
 
-Result<void> EngineJobs::add(const JobRecord& job) {
-  HVD_TRY(database_.change(
-      "INSERT INTO engine_job(engine_job, uuid, name, tool, node_count, process_count, properties,"
-      " state, created_ms, changed_ms, output) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
-      {job.engine_job, job.uuid, job.name, job.tool, sql_number(job.node_count), sql_number(job.process_count),
-       job.properties, std::string(state_name(job.state)), job.created_ms, job.changed_ms, job.output}));
+Result<void> EngineJobs::add(JobRecord& job, const std::string& engine, bool is_named) {
+  return database_.in_transaction([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(job.name, free_name(job.name, is_named));
+    job.engine_job = engine + ":" + kUnnumbered + job.uuid;
+    HVD_TRY(database_.change(
+        "INSERT INTO engine_job(engine_job, uuid, name, tool, node_count, process_count, properties,"
+        " state, created_ms, changed_ms, output) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
+        {job.engine_job, job.uuid, job.name, job.tool, sql_number(job.node_count), sql_number(job.process_count),
+         job.properties, std::string(state_name(job.state)), job.created_ms, job.changed_ms, job.output}));
+    return {};
+  });
+}
+
+Result<void> EngineJobs::set_number(JobRecord& job, const std::string& number) {
+  const std::string numbered = job.engine_job.substr(0, job.engine_job.find(':') + 1) + number;
+  const auto set = [&]() -> Result<void> {
+    HVD_TRY(database_.change("UPDATE engine_job SET engine_job = engine_job || ? || uuid WHERE engine_job = ?",
+                             {std::string(1, kUnnumbered), numbered}));
+    HVD_TRY(database_.change("UPDATE engine_job SET engine_job = ? WHERE uuid = ?", {numbered, job.uuid}));
+    return {};
+  };
+  HVD_TRY(database_.in_transaction(set));
+  job.engine_job = numbered;
   return {};
 }
 
@@ -89,24 +114,31 @@ Result<std::vector<JobRecord>> EngineJobs::all() {
   return jobs;
 }
 
-Result<std::optional<JobRecord>> EngineJobs::find(const std::string& reference) {
-  HVD_TRY_ASSIGN(const auto rows, database_.query(std::string(kEngineColumns) + "WHERE name = ? OR engine_job = ?",
-                                                  {reference, reference}));
+Result<std::optional<JobRecord>> EngineJobs::first(const std::string& where, const std::vector<SqlValue>& arguments) {
+  HVD_TRY_ASSIGN(const auto rows, database_.query(std::string(kEngineColumns) + where, arguments));
   return rows.empty() ? std::optional<JobRecord>() : std::optional(engine_record(rows.front()));
+}
+
+Result<std::optional<JobRecord>> EngineJobs::find(const std::string& reference) {
+  return first("WHERE name = ? OR engine_job = ?", {reference, reference});
+}
+
+Result<std::optional<JobRecord>> EngineJobs::again(const JobRecord& job) {
+  return first("WHERE uuid = ?", {job.uuid});
 }
 
 Result<void> EngineJobs::update(const JobRecord& job) {
   HVD_TRY(database_.change(
       "UPDATE engine_job SET state = ?, changed_ms = ?, started_ms = ?, ended_ms = ?, exit_code = ?, status = ?,"
-      " error_code = ?, error_message = ?, nodes = ? WHERE engine_job = ?",
+      " error_code = ?, error_message = ?, nodes = ? WHERE uuid = ?",
       {std::string(state_name(job.state)), job.changed_ms, job.started_ms, job.ended_ms,
        job.exit_code ? sql_number(*job.exit_code) : SqlValue(), sql_number(job.status), job.error.code,
-       job.error.message, nodes_text(job.nodes), job.engine_job}));
+       job.error.message, nodes_text(job.nodes), job.uuid}));
   return {};
 }
 
-Result<void> EngineJobs::remove(const std::string& engine_job) {
-  HVD_TRY(database_.change("DELETE FROM engine_job WHERE engine_job = ?", {engine_job}));
+Result<void> EngineJobs::remove(const JobRecord& job) {
+  HVD_TRY(database_.change("DELETE FROM engine_job WHERE uuid = ?", {job.uuid}));
   return {};
 }
 

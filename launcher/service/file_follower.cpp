@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <utility>
 #include <vector>
 
 namespace hvd::launch {
@@ -16,16 +17,42 @@ constexpr std::size_t kChunk = 256U << 10U;
 
 Result<void> FileFollower::copy_new(int out) {
   if (!file_.is_open()) {
-    file_ = Fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    if (!file_.is_open()) {
-      return errno == ENOENT ? Result<void>() : Result<void>(Error::from_errno("cannot read " + path_));
-    }
-    struct stat info{};
-    if (::fstat(file_.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-      file_.reset();
-      return Error(Code::kInvalid, path_ + " is no file that could be shown");
-    }
+    HVD_TRY(open());
   }
+  while (file_.is_open()) {
+    const bool was_replaced = is_replaced();
+    HVD_TRY(copy_rest(out));  // of an earlier file too, to which nothing is added once it is replaced
+    if (!was_replaced) {
+      break;
+    }
+    HVD_TRY(open());
+  }
+  return {};
+}
+
+Result<void> FileFollower::open() {
+  Fd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file.is_open()) {
+    return errno == ENOENT ? Result<void>() : Result<void>(Error::from_errno("cannot read " + path_));
+  }
+  struct stat info{};
+  if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return Error(Code::kInvalid, path_ + " is no file that could be shown");
+  }
+  file_ = std::move(file);
+  at_ = 0;
+  return {};
+}
+
+// A file that was only removed is not replaced.
+bool FileFollower::is_replaced() const {
+  struct stat own{};
+  struct stat there{};
+  return ::fstat(file_.get(), &own) == 0 && ::stat(path_.c_str(), &there) == 0 &&
+         (own.st_ino != there.st_ino || own.st_dev != there.st_dev);
+}
+
+Result<void> FileFollower::copy_rest(int out) {
   struct stat info{};
   if (::fstat(file_.get(), &info) == 0 && static_cast<std::uint64_t>(info.st_size) < at_) {
     at_ = 0;

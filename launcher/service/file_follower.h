@@ -19,10 +19,15 @@ class FileFollower {
   // True when the file has been found.
   [[nodiscard]] bool has_found() const { return file_.is_open(); }
   // Copies everything new to `out`, and waits while the reader of `out` is slow. A file that does not exist yet is no
-  // error. A file that became shorter (the job started again) is copied from its beginning.
+  // error. A file that became shorter (the job started again) is copied from its beginning, and so is one that has
+  // taken the place of another (--output-rotate).
   Result<void> copy_new(int out);
 
  private:
+  Result<void> open();
+  Result<void> copy_rest(int out);
+  [[nodiscard]] bool is_replaced() const;
+
   const std::string path_;
   Fd file_;
   std::uint64_t at_ = 0;

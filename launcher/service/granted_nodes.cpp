@@ -85,7 +85,8 @@ Result<Duration> GrantedNodes::update() {
   }
   const auto count = [&own] { return static_cast<int>(own.nodes.size()); };
   if (count() < own.max_nodes) {
-    HVD_TRY(recover(dir_, store_));  // who else would find that a job with nodes for us has died
+    // Who else would find that a job with nodes for us has died? Where it cannot be helped, this job goes on.
+    static_cast<void>(recover(dir_, store_));
     HVD_TRY_ASSIGN(const bool may_grow, store_.is_turn(job_));
     if (may_grow) {
       HVD_TRY(store_.grow(job_));
@@ -100,8 +101,8 @@ Result<Duration> GrantedNodes::update() {
     const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&name](const HostSpec& h) { return h.name == name; });
     if (!node.is_drained && host != hosts_.end()) {
       hosts.push_back(*host);
-    } else if (!use_.used.contains(name)) {
-      HVD_TRY(store_.give_back(job_, name, use_.lost.contains(name)));
+    } else if (use_ && !use_->used.contains(name)) {
+      HVD_TRY(store_.give_back(job_, name, use_->lost.contains(name)));
       has_freed = true;
     }
   }

@@ -44,7 +44,7 @@ class GrantedNodes final : public HostSource {
   TimerId timer_ = 0;
   bool is_on_ = false;
   bool was_woken_ = false;
-  HostUse use_;
+  std::optional<HostUse> use_;  // nothing: not known yet, and no node is given back
   HostList known_;
   std::string told_;  // the last trouble
 };

@@ -344,8 +344,7 @@ Result<std::vector<NodeRecord>> JobStore::nodes_of_job(std::int64_t id) {
 Result<void> JobStore::give_back(std::int64_t id, const std::string& node, bool is_lost) {
   return database_->in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(JobRecord own, job(id));
-    const std::int64_t until = is_lost ? now_() + std::min(own.leave_ms, kLongestLeavingMs) : 0;
-    HVD_TRY_ASSIGN(const bool has_freed, clusters_.free_drained(id, node, until));
+    HVD_TRY_ASSIGN(const bool has_freed, clusters_.free_drained(id, node, is_lost ? leaving_until_ms(own) : 0));
     if (!has_freed) {
       return {};  // it is not drained any more, or the job has ended
     }
@@ -419,9 +418,16 @@ Result<void> JobStore::write_end(std::int64_t id, const RecordedEnd& end) {
   return {};
 }
 
-Result<void> JobStore::end(std::int64_t id, const RecordedEnd& end) {
+std::int64_t JobStore::leaving_until_ms(const JobRecord& own) const {
+  return now_() + std::min(own.leave_ms, kLongestLeavingMs);
+}
+
+Result<void> JobStore::end(std::int64_t id, const RecordedEnd& end, const std::vector<std::string>& lost) {
   return database_->in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const JobRecord own, job(id));
+    for (const std::string& node : lost) {
+      HVD_TRY(clusters_.free_one(id, node, leaving_until_ms(own)));
+    }
     HVD_TRY(clusters_.free_all(id, 0));
     if (has_ended(own.state)) {
       return {};
@@ -456,7 +462,7 @@ Result<void> JobStore::bury(std::int64_t id, const std::string& boot) {
     }
     const bool has_rebooted = own.boot != boot;
     const bool leaves_none = own.phase <= Phase::kClaimed || (has_rebooted && own.is_local);
-    HVD_TRY(clusters_.free_all(id, leaves_none ? 0 : now_() + std::min(own.leave_ms, kLongestLeavingMs)));
+    HVD_TRY(clusters_.free_all(id, leaves_none ? 0 : leaving_until_ms(own)));
     if (own.state == ExecutionState::kTerminating) {
       return write_end(id, terminated(kStoppedStatus));
     }

@@ -73,9 +73,9 @@ class JobStore {
   // for a while. Returns whether the job waits again, with its other nodes idle. It does not if no job has ever reached
   // one of them, after too many attempts, or if a user has stopped it; the caller ends it then.
   Result<bool> put_back(std::int64_t id, const std::vector<std::pair<std::string, std::string>>& unreached);
-  // Ends the job and makes its nodes idle again. A terminating job has failed because it was stopped, whatever `end`
-  // says.
-  Result<void> end(std::int64_t id, const RecordedEnd& end);
+  // Ends the job and makes its nodes idle again; the `lost` ones only when the agents there have surely ended. A
+  // terminating job has failed because it was stopped, whatever `end` says.
+  Result<void> end(std::int64_t id, const RecordedEnd& end, const std::vector<std::string>& lost = {});
 
   // Ends a waiting job at once. For a running job the caller must notify its supervisor.
   Result<StopOutcome> request_stop(std::int64_t id);
@@ -91,6 +91,8 @@ class JobStore {
   // Gives the job the nodes that it would get, in a transaction of the caller. True: there were some.
   Result<bool> take_nodes(JobRecord& own);
   Result<void> write_end(std::int64_t id, const RecordedEnd& end);
+  // Returns until when an agent of the job that nobody reaches may still be there.
+  [[nodiscard]] std::int64_t leaving_until_ms(const JobRecord& own) const;
 
   std::unique_ptr<Database> database_;  // keeps its place when the store is moved, since clusters_ refers to it
   Now now_;

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -214,13 +213,6 @@ void FolderWatch::take_news() {
   alignas(inotify_event) std::array<char, 4096> events{};
   while (fd_.is_open() && ::read(fd_.get(), events.data(), events.size()) > 0) {
   }
-}
-
-std::string boot_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
 }
 
 }  // namespace hvd::launch

@@ -76,7 +76,4 @@ class FolderWatch {
   bool was_woken_ = false;
 };
 
-// Returns an id of the machine's current boot.
-std::string boot_id();
-
 }  // namespace hvd::launch

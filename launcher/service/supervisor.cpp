@@ -10,17 +10,19 @@
 #include <set>
 #include <thread>
 
+#include "launcher/process/descendants.h"
 #include "launcher/process/detached.h"
 #include "launcher/process/other_process.h"
 #include "launcher/process/own_process.h"
 #include "launcher/service/ticket.h"
+#include "runtime/base/machine.h"
 
 namespace hvd::launch {
 namespace {
 
-constexpr auto kLongestWait = std::chrono::hours(1);
+constexpr Duration kLongestWait = std::chrono::hours(1);
 // All waiting supervisors meet the same error (a full disk) at the same time; they retry after this long.
-constexpr auto kAfterError = std::chrono::seconds(1);
+constexpr Duration kAfterError = std::chrono::seconds(1);
 
 // Checks one job whose supervisor may be dead. Returns true if it was.
 Result<bool> look_after(const StateDir& dir, JobStore& store, const JobRecord& seen) {
@@ -78,16 +80,24 @@ void sweep(const StateDir& dir, JobStore& store, const std::vector<JobRecord>& a
   }
 }
 
-// Checks the running jobs and the waiting job after this one, so that every job has somebody who checks it.
+// Checks the running jobs and the waiting job after this one, so that every job has somebody who checks it. All of them
+// are checked, whatever becomes of one; the error is the first.
 Result<void> look_after_neighbours(const StateDir& dir, JobStore& store, std::int64_t id) {
   HVD_TRY_ASSIGN(const std::vector<JobRecord> active, store.active_jobs());
   const JobRecord* next = nullptr;
   const JobRecord* first = nullptr;
   bool has_found = false;
+  Result<void> outcome;
+  const auto check = [&](const JobRecord& job) {
+    const auto was_dead = look_after(dir, store, job);
+    has_found = has_found || (was_dead.ok() && was_dead.value());
+    if (!was_dead.ok() && outcome.ok()) {
+      outcome = was_dead.error();
+    }
+  };
   for (const JobRecord& job : active) {
     if (job.state != ExecutionState::kQueued) {
-      HVD_TRY_ASSIGN(const bool was_dead, look_after(dir, store, job));
-      has_found = has_found || was_dead;
+      check(job);
       continue;
     }
     first = first == nullptr ? &job : first;
@@ -95,13 +105,12 @@ Result<void> look_after_neighbours(const StateDir& dir, JobStore& store, std::in
   }
   next = next == nullptr ? first : next;
   if (next != nullptr && next->id != id) {
-    HVD_TRY_ASSIGN(const bool was_dead, look_after(dir, store, *next));
-    has_found = has_found || was_dead;
+    check(*next);
   }
   if (has_found) {
     dir.wake();
   }
-  return {};
+  return outcome;
 }
 
 struct Turn {
@@ -111,8 +120,11 @@ struct Turn {
 };
 
 Result<Turn> ask_for_turn(const StateDir& dir, JobStore& store, std::int64_t id, const Claimant& claimant) {
-  HVD_TRY(look_after_neighbours(dir, store, id));
   Turn turn;
+  // A neighbour whose supervisor cannot be started is tried again soon, and does not keep this job from its turn.
+  if (!look_after_neighbours(dir, store, id).ok()) {
+    turn.wait = kAfterError;
+  }
   const auto own = store.job(id);
   if (!own.ok()) {
     turn.is_over = own.error().code() == Code::kNotFound;
@@ -127,11 +139,14 @@ Result<Turn> ask_for_turn(const StateDir& dir, JobStore& store, std::int64_t id,
   if (may_begin) {
     HVD_TRY_ASSIGN(turn.job, store.claim(id, claimant));
   }
+  if (turn.job) {
+    return turn;  // no later error may lose what was claimed
+  }
   HVD_TRY_ASSIGN(const std::int64_t idle_ms, store.clusters().next_idle_ms(own.value().cluster));
   if (idle_ms > 0) {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const auto left = std::chrono::milliseconds(idle_ms) - std::chrono::duration_cast<std::chrono::milliseconds>(now);
-    turn.wait = std::clamp<Duration>(left, std::chrono::milliseconds(1), kLongestWait);
+    turn.wait = std::clamp<Duration>(left, std::chrono::milliseconds(1), turn.wait);
   }
   return turn;
 }
@@ -151,7 +166,7 @@ Result<void> start_supervisor(const StateDir& dir, const JobRecord& job, const F
     return Error(Code::kResource, Error::from_errno("cannot write " + log).message());
   }
   SpawnOptions options;
-  options.argv = {program, "supervise", dir.root(), std::to_string(job.id)};
+  options.argv = {program, kSuperviseWord, dir.root(), std::to_string(job.id)};
   // A supervisor without a ticket records that error itself.
   if (auto ticket = read_ticket(dir.ticket_of(job.uuid)); ticket.ok()) {
     options.environment = std::move(ticket).value().environment;

@@ -55,9 +55,6 @@ Result<void> SessionInbox::deliver(const Frame& frame) const {
     case AgentMessage::kFailing: {
       HVD_TRY_ASSIGN(const FailingMessage failing, FailingMessage::decode(frame.body));
       HVD_TRY(check_rank(failing.rank));
-      if (failing.news.by >= job_size_) {
-        return Error(Code::kProtocol, "the agent speaks of a rank that the job does not have");
-      }
       sink_.on_failing(failing);
       return {};
     }

@@ -48,10 +48,10 @@ void Suspension::stop() {
   loop_.cancel(timer_);
   timer_ = 0;
   sink_.leave_terminal();
-  const TimePoint began = loop_.now();
+  const TimePoint began = loop_.clock().now();  // the loop's own time stands still while this process does
   stop_self();
   is_under_way_ = false;
-  sink_.let_continue(loop_.now() - began);
+  sink_.let_continue(loop_.clock().now() - began);
 }
 
 }  // namespace hvd::launch

@@ -116,10 +116,11 @@ Result<SshStep> KeyAgent::exchange(const std::string& request) {
     reply_.clear();
     out_ = wire_text(request);
   }
-  HVD_TRY_ASSIGN(const bool is_sent, send_rest());
-  HVD_TRY_ASSIGN(const bool is_there, is_sent ? receive() : Result<bool>(false));
-  is_asked_ = !is_there;
-  return is_there ? SshStep::kDone : SshStep::kAgain;
+  const auto is_sent = send_rest();
+  const auto is_there = is_sent.ok() && is_sent.value() ? receive() : is_sent;
+  is_asked_ = is_there.ok() && !(is_sent.value() && is_there.value());
+  HVD_TRY(is_there);
+  return is_asked_ ? SshStep::kAgain : SshStep::kDone;
 }
 
 Result<SshStep> KeyAgent::list() {

@@ -43,8 +43,8 @@ class SshInput {
   // The remote side took so many bytes of next().
   void take(std::size_t count) {
     (has_agent_ ? session_at_ : pushed_) += count;
-    if (session_at_ == session_.size()) {
-      session_.clear();
+    if (session_at_ == session_.size() || session_at_ > kMostTaken) {
+      session_.erase(0, session_at_);
       session_at_ = 0;
     }
   }
@@ -59,10 +59,15 @@ class SshInput {
   [[nodiscard]] bool has_image() const { return !image_.empty(); }
   [[nodiscard]] std::size_t pushed() const { return pushed_; }
   [[nodiscard]] bool wants_end() const { return wants_end_; }
+  // How many bytes of the session's are in memory.
+  [[nodiscard]] std::size_t kept_bytes() const { return session_.size(); }
   // Gives away what the session has written, for another way to the node.
   std::string release() { return std::exchange(session_, ""); }
 
  private:
+  // So much that was taken is kept, so that what is left is not moved at each call.
+  static constexpr std::size_t kMostTaken = 1U << 20U;
+
   std::string_view image_;
   std::size_t pushed_ = 0;  // of image_
   std::string session_;     // what the session has written

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include <libssh2.h>
 
 namespace hvd::launch {
 namespace {
+
+constexpr std::string_view kLogInFirst =
+    "log in by ssh first, with ControlMaster and ControlPath in ssh_config, and hvdrun uses that connection";
 
 // Returns true since libssh2 1.11, which learned the SHA-2 signatures of RSA keys.
 bool signs_rsa_with_sha2() {
@@ -79,7 +83,7 @@ SshLogin::Waits SshLogin::waits() const {
 }
 
 std::string SshLogin::signs_with() const {
-  return waits().fd >= 0 && !is_listing_ ? candidates_[at_].file.path : "";
+  return waits().fd >= 0 && !is_listing_ && at_ < candidates_.size() ? candidates_[at_].file.path : "";
 }
 
 void SshLogin::give_up_listing() {
@@ -314,12 +318,12 @@ Error SshLogin::refusal() const {
   }
   std::string text = "permission denied for user " + config_.user + " (the server accepts: " + methods_ + ")";
   if (methods_.find("publickey") == std::string::npos) {
-    return Error(Code::kAuth, text + "; hvdrun logs in with public keys only; put one there with ssh-copy-id");
+    return Error(Code::kAuth, text + "; it takes no public key, or only after that, and hvdrun answers no questions; " +
+                                  std::string(kLogInFirst));
   }
   if (!left_.empty() && left_ != methods_) {
     return Error(Code::kAuth, "the server took a key of user " + config_.user + ", and asks for more (" + left_ +
-                                  "), which hvdrun cannot answer; log in by ssh first, with ControlMaster and "
-                                  "ControlPath in ssh_config, and hvdrun uses that connection");
+                                  "), which hvdrun cannot answer; " + std::string(kLogInFirst));
   }
   text += tried_.empty() ? "; no usable key was found" : "; tried " + join(tried_);
   if (was_cut_off_) {

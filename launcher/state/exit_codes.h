@@ -4,7 +4,7 @@
 
 namespace hvd::launch::exit_code {
 
-inline constexpr int kUsage = 240;           // command line, host list or host file is wrong; nothing was started
+inline constexpr int kUsage = 240;           // command line, or a file or job that it names, is wrong
 inline constexpr int kUnreachable = 241;     // a host could not be reached, or its identity or ours was refused
 inline constexpr int kStartFailed = 242;     // agent or ranks could not be started (127: no such program or script)
 inline constexpr int kNodeLost = 243;        // a node or the connection to it was lost while the job ran
@@ -12,7 +12,7 @@ inline constexpr int kOutputFailed = 244;    // what the ranks printed could not
 inline constexpr int kDefect = 245;          // a defect of hvdrun
 inline constexpr int kSupervisorLost = 246;  // the supervisor of a service's job was killed, or the machine restarted
 inline constexpr int kResetLimit = 247;      // an elastic job has changed more often than --reset-limit allows
-inline constexpr int kTimedOut = 124;        // --timeout is over; timeout(1) has the same code
+inline constexpr int kTimedOut = 124;        // a limit of the job's time is over; timeout(1) has the same code
 inline constexpr int kNoProgram = 127;       // no such program or script; shells have the same code
 inline constexpr int kReaderGone = 141;      // the reader of the output has gone: 128 + SIGPIPE, as for a Unix filter
 

@@ -32,7 +32,7 @@ JobActions JobNodes::handle(const NodeLost& event) {
   NodeState& node = job_.node(event.node);
   const NodePlan& plan = job_.plan(event.node);
   const NodeState before = std::exchange(node, NodeState::kLost);
-  if (before == NodeState::kDone) {
+  if (before == NodeState::kDone || (before == NodeState::kLost && job_.phase == JobPhase::kOpening)) {
     return {};  // the node has already reported all there was
   }
   if (job_.phase == JobPhase::kOpening) {
@@ -89,8 +89,8 @@ JobActions JobNodes::handle(const NodeEnding& event) {
 
 JobActions JobNodes::handle(const NodeDone& event) {
   if (job_.phase == JobPhase::kOpening) {
-    // It has said why in a line of its own, and no rank can be started there.
-    const NodeState before = std::exchange(job_.node(event.node), NodeState::kDone);
+    // It has said why in a line of its own, and no rank can be started there, now or at a next start.
+    const NodeState before = std::exchange(job_.node(event.node), NodeState::kLost);
     if (before == NodeState::kOpening || before == NodeState::kReady) {
       unopened_.emplace_back(event.node, Error(Code::kLostPeer, job_.plan(event.node).host.name +
                                                                     ": its agent has ended before the job began"));

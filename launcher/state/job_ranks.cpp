@@ -10,6 +10,9 @@ namespace hvd::launch {
 
 JobActions JobRanks::handle(const RankStarted& event) {
   RankRecord& record = job_.rank(event.rank);
+  if (record.state == RankRecord::State::kLost) {
+    return {};  // its node was given up while this was on its way
+  }
   record.state = RankRecord::State::kRunning;
   record.pid = event.pid;
   record.has_joined = false;

@@ -1,6 +1,12 @@
 #include "launcher/state/job_restarts.h"
 
 namespace hvd::launch {
+namespace {
+
+// So many times a job begins with fewer of the hosts that it was told of. Each time some more cannot be reached.
+constexpr int kMostUnreachedStarts = 5;
+
+}  // namespace
 
 bool JobRestarts::on_ended(const Placement& placement, const JobState& state, TimePoint now) {
   is_due_ = false;
@@ -9,8 +15,8 @@ bool JobRestarts::on_ended(const Placement& placement, const JobState& state, Ti
     return false;
   }
   const Cause::Kind kind = state.cause()->kind;
-  // Hosts that cannot be reached at the very first start are the user's mistake; later they are lost.
-  const bool is_unreached = kind == Cause::Kind::kUnreached && number_ > 0;
+  // Named hosts that cannot be reached at the very first start are the user's mistake; later they are lost.
+  const bool is_unreached = kind == Cause::Kind::kUnreached && (number_ > 0 || limits_.may_wait);
   if (!is_unreached && (kind != Cause::Kind::kLoss || number_ == limits_.restarts)) {
     return false;
   }
@@ -19,7 +25,11 @@ bool JobRestarts::on_ended(const Placement& placement, const JobState& state, Ti
       offers_.exclude(node.host.name, now);
     }
   }
-  is_due_ = limits_.may_wait || offers_.seats(now).count >= limits_.least;
+  // At the first start nothing is waited for: where hosts cannot be reached, the mistake may be one for all of them.
+  const bool is_first = is_unreached && number_ == 0;
+  unreached_starts_ += is_first ? 1 : 0;
+  const bool may_wait = limits_.may_wait && !is_first;
+  is_due_ = (may_wait || offers_.seats(now).count >= limits_.least) && unreached_starts_ <= kMostUnreachedStarts;
   number_ += is_due_ && !is_unreached ? 1 : 0;
   return is_due_;
 }

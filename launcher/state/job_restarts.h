@@ -13,12 +13,14 @@ class JobRestarts {
   struct Limits {
     int restarts = 0;       // at most so many; those do not count in which no rank ran
     int least = 0;          // ranks that a start must have
-    bool may_wait = false;  // where the hosts are too few, others may come
+    bool may_wait = false;  // something tells of hosts: where these are too few, others may come
     HostOffers::Limits hosts{};
   };
 
   JobRestarts(HostList hosts, const Limits& limits) : limits_(limits), offers_(std::move(hosts), limits.hosts) {}
 
+  // A start begins, and may end without a word of it.
+  void on_begun() { is_due_ = false; }
   // A start has ended so. Returns true when all ranks are to be started again, on seats(). Hosts that it lost are left
   // alone for a time.
   bool on_ended(const Placement& placement, const JobState& state, TimePoint now);
@@ -35,6 +37,7 @@ class JobRestarts {
   const Limits limits_;
   HostOffers offers_;
   int number_ = 0;
+  int unreached_starts_ = 0;  // before the first in which ranks ran
   bool is_due_ = false;
   bool has_kept_all_ = true;
 };

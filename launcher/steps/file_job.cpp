@@ -24,6 +24,7 @@
 #include "launcher/steps/slurm_requeue.h"
 #include "launcher/steps/step_log.h"
 #include "launcher/transport/rank_limits.h"
+#include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
 namespace {
@@ -81,6 +82,9 @@ class FileJob {
     if (observer_ != nullptr && !memory.has_begun() && !memory.unreached().empty()) {
       observer_->on_unreached(memory.unreached());
     }
+    if (observer_ != nullptr) {
+      observer_->on_lost(lost_hosts(memory));
+    }
     // A lost node may still be running, but the others must not wait for it; so it is cleaned last.
     for (const Nodes which : {Nodes::kThere, Nodes::kLeft, Nodes::kLost}) {
       clean_up(memory, which);
@@ -117,6 +121,27 @@ class FileJob {
     }
     if (!kept_at_.empty()) {
       say(job_, "what the job prints is kept in " + kept_at_);
+    }
+    tell_missing_script();
+  }
+
+  // The ranks say so too, but only when the preparation is over, which may have taken an hour. It may make the script:
+  // so this is no error, and a preparation that names the script is believed.
+  void tell_missing_script() const {
+    const bool runs_here =
+        job_.launcher == LauncherKind::kOwn && std::any_of(job_.hosts.begin(), job_.hosts.end(), is_here);
+    const auto script = runs_here ? script_here(run_, job_.cwd) : std::nullopt;
+    std::error_code failed;
+    if (!script || std::filesystem::status(*script, failed).type() != std::filesystem::file_type::not_found) {
+      return;
+    }
+    const std::string& preparation = run_.job.preparation;
+    if (preparation.find(script->substr(script->rfind('/') + 1)) == std::string::npos) {
+      say(job_, error_at(run_.job.file, run_.job.tool.at,
+                         "no such script here: '" + *script + "'; " +
+                             (preparation.empty() ? "nothing in the file makes it"
+                                                  : "the job fails unless its preparation makes it"))
+                    .message());
     }
   }
 
@@ -321,6 +346,16 @@ class FileJob {
     const HostList& nodes = run_.layout.nodes;
     return std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(std::max(node + 1, nodes_.nodes.size())),
                        nodes.end(), [&](const HostSpec& later) { return later.name == nodes[node].name; });
+  }
+
+  [[nodiscard]] std::vector<std::string> lost_hosts(const StepMemory& memory) const {
+    std::vector<std::string> hosts;
+    for (const int node : prepared_) {
+      if (memory.is_lost(node) && !has_come_back(static_cast<std::size_t>(node))) {
+        hosts.push_back(run_.layout.nodes[static_cast<std::size_t>(node)].name);
+      }
+    }
+    return hosts;
   }
 
   // Cleans up on these nodes, whatever has become of the job.

@@ -32,6 +32,8 @@ class FileJobObserver {
   // The job ends before any of its processes has begun, because these hosts could not be reached, or were lost; each
   // for its reason.
   virtual void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) = 0;
+  // The job ends, and these hosts were lost: what it left there may end some time later.
+  virtual void on_lost(const std::vector<std::string>& hosts) = 0;
   // The job's page is kept among hvdrun's own files, which only the user may read.
   [[nodiscard]] virtual bool keeps_page_private() const { return false; }
   // Its processes are about to be started.

@@ -127,7 +127,7 @@ Result<int> run_step(const JobStep& step) {
     owner.follow([records = step.records](const JobPicture& picture) { records->take(picture); });
   }
   if (source != nullptr) {
-    owner.follow_hosts(*source);
+    owner.follow_hosts(*source, step.offers);
   }
   if (joins != nullptr) {
     owner.take_joiners(*joins);
@@ -137,6 +137,7 @@ Result<int> run_step(const JobStep& step) {
     gang->on_gone([&owner](const Error& why) { owner.on_engine_gone(why); });
   }
   const auto code = owner.run();
+  give_standard_input_back(owner.untaken_input());
   runner = nullptr;  // what is logged from here on cannot use the loop
   if (gang != nullptr) {
     gathering = gang.get();

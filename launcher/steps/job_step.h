@@ -6,6 +6,7 @@
 
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
+#include "launcher/offers/host_offers.h"
 #include "launcher/offers/host_source.h"
 #include "launcher/page/job_records.h"
 #include "launcher/placement/placement.h"
@@ -32,6 +33,8 @@ struct JobStep {
   bool* is_to_be_requeued = nullptr;
   JobRecords* records = nullptr;  // hear of the step; null: nobody does
   const char* name = "job";       // of the step, in the records
+  // What is known of the hosts, as of some that have failed; null: nothing.
+  const HostOffers* offers = nullptr;
 };
 
 // Returns hvdrun's exit code. Its event loop, and everything registered with it, ends when it returns.

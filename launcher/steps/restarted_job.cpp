@@ -13,9 +13,11 @@
 #include "launcher/process/inherited_signals.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/restart_reporter.h"
+#include "launcher/run/start_plan.h"
 #include "launcher/state/exit_codes.h"
 #include "launcher/steps/job_hosts.h"
 #include "launcher/steps/step_log.h"
+#include "launcher/transport/rank_limits.h"
 #include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
@@ -37,9 +39,15 @@ Result<int> RestartedJob::run() {
     const auto report_by = [&](std::unique_ptr<JobReporter> own, const Placement&) {
       return std::make_unique<RestartReporter>(std::move(own), placement_, clock_, memory);
     };
-    HVD_TRY_ASSIGN(const int code, run_({job_, placement_, {}, report_by, {}, {}, {}, &is_to_be_requeued_, &records_}));
+    memory.restarts.on_begun();
+    JobStep step{job_, placement_, {}, report_by, {}, {}, {}, &is_to_be_requeued_, &records_};
+    step.offers = &memory.restarts.offers();
+    HVD_TRY_ASSIGN(const int code, run_(step));
     if (!memory.restarts.is_due()) {
       return code == 0 && !memory.restarts.has_kept_all() ? exit_code::kOutputFailed : code;
+    }
+    if (memory.restarts.number() > 0) {
+      job_.input = InputMode::kNone;  // all of it went to the first start
     }
     const auto placed = place_again(memory.restarts);
     if (!placed.ok()) {
@@ -47,7 +55,9 @@ Result<int> RestartedJob::run() {
       return stopped_by_ != 0 ? 128 + stopped_by_ : code;
     }
     job_.fresh.before = memory.restarts.number();
-    job_.input = InputMode::kNone;  // all of it went to the first start
+    if (memory.restarts.number() == 0) {
+      memory.began = clock_.now();  // no rank has run yet
+    }
     if (first_timeout_ > Duration::zero()) {
       job_.timeout = std::max(Duration(std::chrono::milliseconds(1)), memory.began + first_timeout_ - clock_.now());
     }
@@ -81,8 +91,9 @@ Result<void> RestartedJob::place_again(JobRestarts& restarts) {
   }));
   const std::unique_ptr<HostSource> source = host_source_of(*loop, job_);
   SeatsWanted wanted;
-  wanted.best = job_.elastic_wait > Duration::zero() ? placement_.size : job_.least_ranks;
-  wanted.best_patience = job_.elastic_wait;
+  const Duration best_patience = restarts.number() > 0 ? job_.elastic_wait : Duration::zero();
+  wanted.best = best_patience > Duration::zero() ? placement_.size : job_.least_ranks;
+  wanted.best_patience = best_patience;
   wanted.least = job_.least_ranks;
   wanted.patience = source != nullptr ? job_.elastic_timeout : Duration::zero();
   const auto enough = await_seats(*loop, source.get(), restarts.offers(), wanted,
@@ -92,7 +103,9 @@ Result<void> RestartedJob::place_again(JobRestarts& restarts) {
   }
   HVD_TRY(enough);
   Seats seats = restarts.offers().seats(clock_.now());
+  HVD_TRY(check_rank_count(seats.hosts, seats.count, limits_of_this_machine()));
   HVD_TRY_ASSIGN(placement_, place(seats.hosts, seats.count));
+  HVD_TRY(check_input_rank(job_, placement_.size));
   job_.hosts = std::move(seats.hosts);
   job_.size = seats.count;
   return {};

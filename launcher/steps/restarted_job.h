@@ -1,5 +1,6 @@
-// RestartedJob runs a job whose ranks cannot go on without one another, again and again until it has ended. Each start
-// is a step of its own, on the hosts that there are then.
+// RestartedJob runs a job again and again until it has ended: one whose ranks cannot go on without one another, and one
+// whose first start met hosts that cannot be reached. Each start is a step of its own, on the hosts that there are
+// then.
 #pragma once
 
 #include <functional>

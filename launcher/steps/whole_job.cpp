@@ -46,7 +46,8 @@ Result<int> run_whole_job(JobSpec job, const std::vector<std::string>& notices) 
   const SteadyClock clock;
   JobRecords records(job, clock);
   Result<int> code = 0;
-  if (job.fresh.limit > 0) {
+  // A second start would turn machines away that have called the first.
+  if (job.fresh.limit > 0 || (job.discovery.is_on() && job.join_file.empty())) {
     RestartedJob restarted(job, placement, records);
     code = restarted.run();
     is_to_be_requeued = restarted.is_to_be_requeued();

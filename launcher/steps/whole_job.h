@@ -1,4 +1,5 @@
-// run_whole_job() runs a job from its hosts to its end: one step, or as many as it takes with --elastic restart.
+// run_whole_job() runs a job from its hosts to its end: one step, or as many as it takes with --elastic restart, or
+// where hosts that were discovered cannot be reached.
 #pragma once
 
 #include <string>

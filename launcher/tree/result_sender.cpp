@@ -84,7 +84,7 @@ void ResultSender::send_list() {
 void ResultSender::send_bytes() {
   const auto portion = read_portion(root_, entries_, files_, place_, files_.size(), true);
   if (!portion.ok()) {
-    sink_.on_problem(portion.error().message() + "; what follows it does not come home");
+    sink_.on_problem(portion.error().message() + "; the files after it stay there");
     sink_.on_over();
     return;
   }

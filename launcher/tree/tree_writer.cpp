@@ -27,6 +27,13 @@ std::array<struct timespec, 2> times_of(const TreeEntry& entry) {
   return {{{0, UTIME_OMIT}, {static_cast<time_t>((entry.changed_ns - rest) / kSecond), static_cast<long>(rest)}}};
 }
 
+// The umask can only be read by setting it. Nothing else of this process makes files meanwhile.
+mode_t own_umask() {
+  const mode_t own = ::umask(0);
+  ::umask(own);
+  return own;
+}
+
 }  // namespace
 
 TreeWriter::TreeWriter(Place place, TreeIndex before, std::shared_ptr<const std::vector<TreeEntry>> list, Way way)
@@ -119,7 +126,7 @@ Result<void> TreeWriter::place(std::uint32_t number) {
 Result<void> TreeWriter::place_folder(const TreeEntry& entry) {
   HVD_TRY_ASSIGN(const auto parent, parent_of(entry.path));
   const auto& [folder, name] = parent;
-  const mode_t mode = entry.mode | kOwnRights;
+  const mode_t mode = (way_ == Way::kAsUmask ? entry.mode & ~own_umask() : entry.mode) | kOwnRights;
   struct stat status{};
   const bool is_there = ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
   if (!is_there) {

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
 
 #include <string.h>
 
 #include "launcher/process/spawn.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/machine.h"
 
 namespace hvd::launch {
 namespace {
@@ -60,8 +60,7 @@ bool operator==(const CallKey& a, const CallKey& b) {
 }
 
 std::string own_network_stack() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  const std::string boot = boot_id();
   struct stat space{};
   if (boot.empty() || ::stat("/proc/self/ns/net", &space) != 0) {
     return "-";

@@ -19,6 +19,39 @@ namespace {
 constexpr std::string_view kFirstLine = "hvdrun join 1";
 constexpr std::size_t kMostAddresses = 256;
 
+// `is_any_users`: it is only read, and followed by nobody.
+Result<JoinFile> read_file(const std::string& path, bool is_any_users) {
+  const auto refuse = [&path](const std::string& why) { return Error(Code::kInvalid, path + ": " + why); };
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));  // a pipe must not keep us waiting
+  struct stat facts{};
+  if (!fd.is_open() || ::fstat(fd.get(), &facts) != 0) {
+    const int number = errno;
+    return Error(Code::kInvalid, Error::from_errno("cannot read " + path, number).message() +
+                                     (number == ENOENT ? "; the job has ended, or has not begun" : ""));
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    return refuse("it is no file");
+  }
+  if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return refuse("it is open to others; only its owner may read it: chmod 600");
+  }
+  if (!is_any_users && facts.st_uid != ::geteuid() && facts.st_uid != 0) {
+    return refuse("it belongs to user " + std::to_string(facts.st_uid) + ", whose job would start programs as user " +
+                  std::to_string(::geteuid()) + "; run hvdrun join as that user, or copy the file");
+  }
+  std::string text;
+  std::array<char, 4096> part{};
+  for (ssize_t got = 1; got > 0 && text.size() <= kLongestJoinFile;) {
+    got = ::read(fd.get(), part.data(), part.size());
+    if (got < 0) {
+      return refuse(Error::from_errno("read").message());
+    }
+    text.append(part.data(), static_cast<std::size_t>(got));
+  }
+  auto file = parse_join_file(text);
+  return file.ok() ? std::move(file) : Result<JoinFile>(refuse(file.error().message()));
+}
+
 }  // namespace
 
 std::string join_file_text(const JoinFile& file) {
@@ -73,35 +106,11 @@ Result<void> write_join_file(const std::string& path, const JoinFile& file) {
 }
 
 Result<JoinFile> read_join_file(const std::string& path) {
-  const auto refuse = [&path](const std::string& why) { return Error(Code::kInvalid, path + ": " + why); };
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));  // a pipe must not keep us waiting
-  struct stat facts{};
-  if (!fd.is_open() || ::fstat(fd.get(), &facts) != 0) {
-    const int number = errno;
-    return Error(Code::kInvalid, Error::from_errno("cannot read " + path, number).message() +
-                                     (number == ENOENT ? "; the job has ended, or has not begun" : ""));
-  }
-  if (!S_ISREG(facts.st_mode)) {
-    return refuse("it is no file");
-  }
-  if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return refuse("it is open to others; only its owner may read it: chmod 600");
-  }
-  std::string text;
-  std::array<char, 4096> part{};
-  for (ssize_t got = 1; got > 0 && text.size() <= kLongestJoinFile;) {
-    got = ::read(fd.get(), part.data(), part.size());
-    if (got < 0) {
-      return refuse(Error::from_errno("read").message());
-    }
-    text.append(part.data(), static_cast<std::size_t>(got));
-  }
-  auto file = parse_join_file(text);
-  return file.ok() ? std::move(file) : Result<JoinFile>(refuse(file.error().message()));
+  return read_file(path, false);
 }
 
 void remove_join_file(const std::string& path, const std::string& job_id) {
-  if (const auto file = read_join_file(path); file.ok() && file.value().job_id == job_id) {
+  if (const auto file = read_file(path, true); file.ok() && file.value().job_id == job_id) {
     ::unlink(path.c_str());
   }
 }

@@ -31,7 +31,8 @@ Result<JoinFile> parse_join_file(std::string_view text);
 Result<void> write_join_file(const std::string& path, const JoinFile& file);
 // Removes the file, unless it is another job's by now.
 void remove_join_file(const std::string& path, const std::string& job_id);
-// Refuses a file that others may read or write, since anybody could have made it. All errors are kInvalid.
+// Refuses a file that others may read or write, since anybody could have made it, and another user's, who could have
+// programs started as us. All errors are kInvalid.
 Result<JoinFile> read_join_file(const std::string& path);
 
 }  // namespace hvd::launch

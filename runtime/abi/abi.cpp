@@ -102,8 +102,7 @@ int32_t hvd_is_initialized(void) {
   int32_t is_initialized = 0;
   fence([&]() -> Result<void> {
     HVD_TRY(hvd::refuse_in_callback());
-    const auto context = hvd::DefaultContext::instance().get();
-    is_initialized = context != nullptr && !context->is_forked() ? 1 : 0;
+    is_initialized = hvd::DefaultContext::instance().is_joined() ? 1 : 0;
     return {};
   });
   return is_initialized;

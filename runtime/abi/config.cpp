@@ -111,6 +111,13 @@ Result<void> read_started_ranks(const Reader& env, MpiSettings& mpi) {
   return {};
 }
 
+// Says whether a variable of any launcher that starts ranks is there.
+bool is_started(const Reader& env) {
+  const auto names = {contract::kRank,    contract::kSize,     contract::kAgentSocket, contract::kOpenMpiSize,
+                      contract::kPmiSize, contract::kPmixRank, contract::kTorchrunId};
+  return std::any_of(names.begin(), names.end(), [&](const char* name) { return env.text(name).has_value(); });
+}
+
 // Launchers of Horovod's Gloo, also other people's, set this for the ranks; no setting of ours.
 constexpr const char* kGlooSize = "HOROVOD_SIZE";
 
@@ -150,6 +157,7 @@ Result<void> read_mpi(const Reader& env, Config& config) {
   config.mpi.prefers_mpich =
       config.mpi.told_by == contract::kPmiSize && (env.text(contract::kOpenMpiSize) || !env.text(contract::kPmixRank));
   config.alone = words_when_alone(env);
+  config.has_no_launcher = config.alone.empty() && !is_started(env);
   config.mpi.library = env.text(contract::kMpiLibrary).value_or("");
   HVD_TRY_ASSIGN(const bool is_off, read_switch(env, contract::kMpiThreadsOff));
   config.mpi.wants_all_threads = !is_off;

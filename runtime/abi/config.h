@@ -20,8 +20,9 @@ struct Config {
   std::string agent_socket;  // empty: hvdrun did not start this process
   std::string agent_token;
   MpiSettings mpi;
-  std::string no_mpi;  // the warning for a setting that asks for MPI where there is none; empty: no warning
-  std::string alone;   // the warning for a job of one rank that looks like one of several; empty: no warning
+  std::string no_mpi;           // the warning for a setting that asks for MPI where there is none; empty: no warning
+  std::string alone;            // the warning for a job of one rank that looks like one of several; empty: no warning
+  bool has_no_launcher = true;  // no variable says that a launcher has started this process
   EngineOptions engine;
   Duration start_timeout = std::chrono::seconds(60);
   bool has_own_timeout = false;  // the caller gave it, not HOROVOD_START_TIMEOUT

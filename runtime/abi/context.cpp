@@ -14,6 +14,14 @@ namespace {
 constexpr const char* kForkedText =
     "this process was forked from a rank of a job and is no rank of it; use the job from the process that joined it";
 
+void give_number_back(const hvd::SetTable& sets, const hvd::Submission& what) {
+  const std::uint64_t number = hvd::noname_number(what.kind, what.name);
+  const auto set = number == 0 ? nullptr : sets.find(what.process_set);
+  if (set != nullptr) {
+    set->give_back_noname(what.kind, number);
+  }
+}
+
 }  // namespace
 
 hvd_ctx::hvd_ctx(std::unique_ptr<hvd::Engine> engine, Joined joined)
@@ -59,7 +67,7 @@ hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
   auto quick = set != nullptr && set->quick != nullptr ? hvd::quick_op_from(op, *set) : std::nullopt;
   if (quick) {
     if (quick->name.empty()) {
-      quick->noname = ++set->noname_counts[static_cast<std::size_t>(quick->kind)];
+      quick->noname = set->next_noname(quick->kind);
     }
     if (engine_now->try_quick(*set, op.process_set, *quick)) {
       if (handle != nullptr) {
@@ -220,7 +228,7 @@ hvd::Result<void> hvd_ctx::start(hvd::Engine& engine, std::span<hvd::OpRef> ops,
       if (set == nullptr) {
         return hvd::Error(hvd::Code::kNotFound, "this process set has just been removed");
       }
-      what.name = hvd::noname_of(what.kind, ++set->noname_counts[static_cast<std::size_t>(what.kind)]);
+      what.name = hvd::noname_of(what.kind, set->next_noname(what.kind));
     }
   }
   // Make the handles before the submission, since the operations belong to the engine after it; no other thread knows
@@ -237,8 +245,11 @@ hvd::Result<void> hvd_ctx::start(hvd::Engine& engine, std::span<hvd::OpRef> ops,
   }
   auto submitted = engine.submit(ops, caller);
   if (!submitted.ok()) {
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      operations_.forget(std::exchange(handles[i], 0));
+    for (std::size_t i = ops.size(); i > 0; --i) {
+      operations_.forget(std::exchange(handles[i - 1], 0));
+      if (ops[i - 1] != nullptr) {
+        give_number_back(engine.sets(), ops[i - 1]->what);
+      }
     }
   }
   return submitted;

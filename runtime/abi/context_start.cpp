@@ -1,5 +1,7 @@
 // The making of a context: it reads what the caller and the environment say, lets the ranks find each other, and starts
 // the engine.
+#include <unistd.h>
+
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -7,6 +9,7 @@
 #include <utility>
 
 #include "runtime/abi/context.h"
+#include "runtime/abi/lost_place.h"
 #include "runtime/abi/op_checks.h"
 #include "runtime/abi/tuning_source.h"
 #include "runtime/base/contract.h"
@@ -163,6 +166,9 @@ std::string not_met_text(const Config& config) {
 
 Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options) {
   HVD_TRY_ASSIGN(Config config, config_from_process());
+  if (config.has_no_launcher) {
+    config.alone = words_for_lost_place(::getpid());
+  }
   HVD_TRY(read_options(options, config));
   HVD_TRY_ASSIGN(std::unique_ptr<Store> store, meet(config, Deadline::after(config.start_timeout)));
   return make_context(std::move(config), std::move(store));

@@ -71,14 +71,21 @@ void DefaultContext::leave(std::unique_lock<std::mutex>& lock) {
   if (state_ != State::kJoined) {
     return;
   }
+  // The context stays until the engine has ended: who waits for an operation meanwhile must not take its end for
+  // granted and free the memory that the engine works on.
   state_ = State::kLeaving;
-  const std::shared_ptr<hvd_ctx> leaving = std::move(context_);
-  context_ = nullptr;
+  const std::shared_ptr<hvd_ctx> leaving = context_;
   lock.unlock();
   leaving->close();
   lock.lock();
+  context_ = nullptr;
   state_ = State::kNone;
   changed_.notify_all();
+}
+
+bool DefaultContext::is_joined() {
+  const std::lock_guard lock(mu_);
+  return state_ == State::kJoined && !context_->is_forked();
 }
 
 std::shared_ptr<hvd_ctx> DefaultContext::get() {

@@ -27,7 +27,10 @@ class DefaultContext {
   void shutdown();
   // Used at process exit: as shutdown(), but it does not wait for a thread that is joining or leaving.
   void shutdown_at_exit();
-  // Null if there is none. In a forked child it is the parent's, and only its rank numbers may be used.
+  // Says whether this process has joined a job and is not leaving it.
+  bool is_joined();
+  // Null if there is none. In a forked child it is the parent's, and only its rank numbers may be used. While the job
+  // is left it is still there, for those that wait; it takes no new operation.
   std::shared_ptr<hvd_ctx> get();
 
  private:

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "runtime/base/contract.h"
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 #include "runtime/core/tuning_table.h"
 
 namespace hvd {

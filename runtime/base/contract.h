@@ -17,6 +17,10 @@ inline constexpr const char* kNodeIndex = "HVD_NODE_INDEX";
 inline constexpr const char* kNodeCount = "HVD_NODE_COUNT";
 inline constexpr const char* kJobId = "HVD_JOB_ID";
 
+// An agent keeps an anonymous file (memfd) of this name open, with the number of the job's ranks behind it; 0: they are
+// not told their place. A process whose environment was replaced sees by it that it is one of several.
+inline constexpr const char* kRanksMark = "hvd-ranks-";
+
 // The path of the unix socket at which this node's agent answers (rendezvous/store_wire.h).
 inline constexpr const char* kAgentSocket = "HVD_AGENT_SOCKET";
 // The token that proves to the agent that a process belongs to this job; 32 hex digits. It opens only that socket,

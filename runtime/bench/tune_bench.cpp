@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/contract.h"
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 #include "runtime/bench/agreement.h"
 #include "runtime/core/tuning_table.h"
 

@@ -155,6 +155,7 @@ std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_by
     if (units[i].is_missed && !response.counts.empty()) {
       response.dtype = units[i].like.dtype;
       response.op = units[i].like.op;
+      response.prescale = units[i].like.prescale;
       response.postscale = units[i].like.postscale;
     } else {
       response.counts.clear();

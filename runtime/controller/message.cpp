@@ -67,7 +67,7 @@ void write_response(ByteWriter& out, const Response& response) {
   write_numbers(out, response.counts);
   if (!response.counts.empty()) {
     out.u8(static_cast<std::uint8_t>(response.dtype)).u8(static_cast<std::uint8_t>(response.op));
-    out.f64(response.postscale);
+    out.f64(response.prescale).f64(response.postscale);
   }
   out.i32(response.answer).u8(response.is_shared ? 1 : 0).u8(response.is_device ? 1 : 0);
   if (response.kind == OpKind::kSetAdd) {
@@ -219,8 +219,10 @@ Result<void> read_counts(ByteReader& in, Response& response) {
   }
   const std::uint8_t dtype = in.u8();
   const std::uint8_t op = in.u8();
+  response.prescale = in.f64();
   response.postscale = in.f64();
-  if (!in.ok() || !is_dtype(dtype) || !is_reduce_op(op) || !std::isfinite(response.postscale) ||
+  if (!in.ok() || !is_dtype(dtype) || !is_reduce_op(op) || !std::isfinite(response.prescale) ||
+      !std::isfinite(response.postscale) ||
       !is_possible(response.kind, static_cast<ReduceOp>(op), static_cast<Dtype>(dtype))) {
     return malformed("type, operator or scale of a response");
   }

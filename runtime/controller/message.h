@@ -18,8 +18,8 @@
 //   response  (an error is of the whole group that begins with its name)
 //             u8 kind, i32 process set, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first
 //             dims (allgather: of the first name on each rank, then of the second, ...), u32 k, k x i64 element counts,
-//             with k > 0 u8 dtype, u8 op, f64 postscale (an allreduce that a joined rank takes part in), i32 answer,
-//             u8 is_shared, u8 is_device
+//             with k > 0 u8 dtype, u8 op, f64 prescale, f64 postscale (an allreduce that a joined rank takes part in),
+//             i32 answer, u8 is_shared, u8 is_device
 //
 // Tensors that all ranks know already cost one bit each instead, see known_wire.h.
 #pragma once
@@ -41,7 +41,7 @@ namespace control_wire {
 
 // The version rises with any change of these messages. It also rises with any change of what data connections carry,
 // because those have no version of their own: ranks of two versions must not work together.
-inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 7, 16U << 20U, "control"};
+inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 8, 16U << 20U, "control"};
 
 inline constexpr std::uint16_t kRequests = 1;
 inline constexpr std::uint16_t kResponses = 2;
@@ -118,7 +118,9 @@ struct Response {
   std::vector<std::int32_t> numbers{};  // kSetAdd by members: the request's, for the other ranks
   bool is_shared = false;               // each of its tensors has the same shared_at on all ranks
   bool is_device = false;               // each of its tensors is in the memory of each rank's device
-  double postscale = 1.0;               // with counts: ranks that have joined use it to scale what they reduce
+  // Ranks that have joined scale what they reduce by these, if there are counts, in as many steps as the others do.
+  double prescale = 1.0;
+  double postscale = 1.0;
 
   [[nodiscard]] bool is_error() const { return error_code != 0; }
   bool operator==(const Response&) const = default;

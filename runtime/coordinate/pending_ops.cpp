@@ -66,13 +66,14 @@ bool PendingOps::has_joined() const {
 
 Result<std::vector<PendingOp*>> PendingOps::parts_of(const Response& response, std::deque<PendingOp>& stand_ins) const {
   std::vector<PendingOp*> ops;
-  const PendingOp* own = nullptr;
   for (const std::string& name : names_of(response)) {
     PendingOp* op = find(response, name);
     const std::size_t index = ops.size();
+    if (op == nullptr && has_joined()) {
+      sets_.note_noname(response.process_set, response.kind, name);
+    }
     // The kinds differ in a mismatch; otherwise all ranks asked for the same.
     if (op != nullptr && (response.is_error() || op->what.kind == response.kind)) {
-      own = op;
       ops.push_back(op);
     } else if (op == nullptr && !response.numbers.empty()) {
       ops.push_back(&stand_ins.emplace_back(make_set_stand_in(response)));
@@ -85,10 +86,6 @@ Result<std::vector<PendingOp*>> PendingOps::parts_of(const Response& response, s
       return Error(Code::kProtocol, "the coordinator ordered " + text_of(response, {}) + ", but rank " +
                                         std::to_string(rank_) + " has not asked for it");
     }
-  }
-  for (PendingOp& stand_in : stand_ins) {
-    // Stand-ins are packed with what this rank has asked for, and scaled with it; alone they are zeros.
-    stand_in.what.prescale = own != nullptr ? own->what.prescale : 1.0;
   }
   return ops;
 }

@@ -27,6 +27,7 @@ struct Step {
     response.names.clear();
     response.first_dims.clear();
     response.counts.clear();
+    response.prescale = 1.0;
     response.postscale = 1.0;
     response.answer = -1;
     response.process_set = 0;

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/text.h"
 #include "runtime/core/dtype.h"
 
 namespace hvd {
@@ -70,6 +71,12 @@ inline std::string lower_name_of(OpKind kind) {
 // The name given to an operation without one: "allreduce.noname.7".
 inline std::string noname_of(OpKind kind, std::uint64_t number) {
   return lower_name_of(kind) + ".noname." + std::to_string(number);
+}
+
+// Returns the number in a name of noname_of(); 0: it is none of this kind.
+inline std::uint64_t noname_number(OpKind kind, std::string_view name) {
+  const std::string prefix = lower_name_of(kind) + ".noname.";
+  return name.starts_with(prefix) ? parse_number<std::uint64_t>(name.substr(prefix.size())).value_or(0) : 0;
 }
 
 // Names of this form are never used again.

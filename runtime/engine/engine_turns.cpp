@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 #include "runtime/link/shm_segment.h"
 
 namespace hvd {
@@ -140,6 +140,7 @@ void EngineTurns::wake() {
 // lock. With little time left it does not sleep, because the loop sleeps whole milliseconds.
 void EngineTurns::drive(const Completion& completion, const std::optional<Deadline>& until) {
   const bool has_time = !until || until->at() - std::chrono::steady_clock::now() >= kLong;
+  int looks = 0;  // since the last turn of the loop
   for (int waited = 0;;) {
     const bool has_news = core_.take_in();
     core_.advance();
@@ -153,9 +154,11 @@ void EngineTurns::drive(const Completion& completion, const std::optional<Deadli
       waited = spins_ + kYields;  // sleep if nothing has come by the next look
     }
     const bool sleeps = waited > spins_ + kYields && has_time && core_.sleep();
-    if (!sleeps && (has_news || waited % spins_per_turn_ != 0)) {
+    // News that never ends, of operations of others, must not keep timers and connections from their turn.
+    if (!sleeps && ++looks < (has_news ? kSpinsPerTurn : spins_per_turn_)) {
       continue;  // look again without a system call
     }
+    looks = 0;
     const auto turned = core_.loop().turn(sleeps ? until : std::optional(Deadline(TimePoint())));
     core_.stay_awake();
     waited = sleeps ? 0 : waited;

@@ -12,6 +12,7 @@ Result<PendingOp> make_stand_in(const Response& response, std::size_t index) {
   op.what.name = response.names[index];
   op.what.dtype = response.dtype;
   op.what.op = response.op;
+  op.what.prescale = response.prescale;
   op.what.postscale = response.postscale;
   op.what.shape = {response.counts[index]};
   const auto bytes = size_bytes_of(op.what.shape, op.what.dtype);

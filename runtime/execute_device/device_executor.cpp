@@ -37,6 +37,12 @@ bool is_on_device(const PendingOp& op) {
   return op.what.device >= 0;
 }
 
+// The kernels scale in float64, while the host scales and averages int64 exactly.
+bool is_exact_on_host(const Submission& like) {
+  return like.dtype == Dtype::kInt64 &&
+         (like.op == ReduceOp::kAverage || like.prescale != 1.0 || like.postscale != 1.0);
+}
+
 bool reads_input(const PendingOp& op, int own_rank) {
   return op.what.kind != OpKind::kBroadcast || op.what.root_rank == own_rank;
 }
@@ -86,7 +92,7 @@ Result<void> DeviceExecutor::launch(const Response& response, std::span<PendingO
 // The answer depends only on what all ranks agree about, so all take the same way.
 bool DeviceExecutor::goes_by_nccl(const Response& response, const Submission& like) const {
   return nccl_.has_value() && plan_.uses(response.kind) &&
-         (!is_reduction(response.kind) || NcclBackend::reduces(like.dtype));
+         (!is_reduction(response.kind) || (NcclBackend::reduces(like.dtype) && !is_exact_on_host(like)));
 }
 
 // For each of the callers' streams, waiting for the last mark is enough.

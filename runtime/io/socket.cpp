@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ namespace {
 
 // How long a peer's host may be silent before it counts as gone.
 constexpr auto kSilence = std::chrono::seconds(14);
+constexpr mode_t kOwnSocket = 0600;
 
 Result<void> wait_for(int fd, short events, Deadline deadline, const char* what) {
   for (;;) {
@@ -295,7 +297,9 @@ Result<Fd> listen_unix(const std::string& path, int backlog) {
   if (!fd.is_open()) {
     return Error::from_errno("socket");
   }
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+  // Linux makes the file with the rights that the socket has (bind in unix(7) tells only of the umask).
+  if (::fchmod(fd.get(), kOwnSocket) != 0 ||
+      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return Error::from_errno("bind to " + path);
   }
   if (::listen(fd.get(), backlog) != 0) {

@@ -72,7 +72,8 @@ Result<void> limit_unanswered(int fd);
 // peer's host has answered nothing for so long that it must be gone; false for a socket that is not TCP.
 bool is_unanswered(int fd);
 
-// A path that is longer than sun_path allows is refused; the error names it.
+// A path that is longer than sun_path allows is refused; the error names it. Only the owner may connect, from the first
+// moment on.
 Result<Fd> listen_unix(const std::string& path, int backlog = 128);
 Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 // Returns the user id of the process at the other end of a unix socket.

@@ -15,6 +15,11 @@ namespace {
 constexpr auto kStrangerDeadline = std::chrono::seconds(10);
 // When there are more than this many unproven connections beyond the expected ones, the oldest is closed.
 constexpr std::size_t kMaxStrangers = 256;
+// At most so many connections are taken in one turn. Somebody who calls faster than calls are taken would else keep
+// this rank from all other connections, and from its deadline.
+constexpr int kMostAtOnce = 64;
+// So many strangers are told of by a line each, and the others by their number. How often they call is up to them.
+constexpr std::uint64_t kMostTold = 32;
 // The store is asked for a notice at least this often, if it has no descriptor to wait on.
 constexpr auto kNoticeEvery = std::chrono::milliseconds(100);
 
@@ -69,7 +74,13 @@ struct Meeting::Incoming {
 Meeting::Meeting(int rank, Store& store, Log& log, Deadline deadline, TcpOptions tcp)
     : rank_(rank), store_(store), log_(log), tcp_(std::move(tcp)), patience_(deadline) {}
 
-Meeting::~Meeting() = default;
+Meeting::~Meeting() {
+  if (strangers_ > kMostTold) {
+    log_.write(LogLevel::kWarning, "rank " + std::to_string(rank_) + " closed " +
+                                       std::to_string(strangers_ - kMostTold) +
+                                       " more connections that proved nothing");
+  }
+}
 
 Result<void> Meeting::connect_by_tcp(LinkRole role, int to, const SocketAddress& address) {
   auto fd = start_connect_tcp(address, [this](int socket) { return choose_congestion(socket, tcp_.congestion); });
@@ -167,7 +178,7 @@ Result<void> Meeting::turn() {
   std::erase_if(outgoing_, [](const auto& each) { return !each->fd.is_open(); });
   std::erase_if(incoming_, [](const auto& each) { return !each->fd.is_open(); });
   for (const Listener& listener : listeners_) {
-    HVD_TRY(accept_all(listener));
+    HVD_TRY(accept_some(listener));
   }
   return {};
 }
@@ -209,8 +220,8 @@ Result<void> Meeting::advance(Outgoing& outgoing) {
   return {};
 }
 
-Result<void> Meeting::accept_all(const Listener& listener) {
-  for (;;) {
+Result<void> Meeting::accept_some(const Listener& listener) {
+  for (int i = 0; i < kMostAtOnce; ++i) {
     auto accepted = accept_ready(listener.fd);
     if (!accepted.ok()) {
       // The process is out of descriptors, perhaps because of strangers. So the oldest unproven connection is closed.
@@ -242,6 +253,7 @@ Result<void> Meeting::accept_all(const Listener& listener) {
     }
     incoming_.push_back(std::move(incoming));
   }
+  return {};
 }
 
 void Meeting::advance(Incoming& incoming) {
@@ -285,7 +297,7 @@ void Meeting::admit(Incoming& incoming, const LinkClaim& claim) {
 }
 
 void Meeting::drop(Incoming& incoming, const std::string& why) {
-  log_.write(LogLevel::kWarning,
+  log_.write(++strangers_ > kMostTold ? LogLevel::kDebug : LogLevel::kWarning,
              "rank " + std::to_string(rank_) + " closed a connection from " + incoming.address + ": " + why);
   incoming.fd.reset();
 }

@@ -1,10 +1,11 @@
 // Meeting makes all connections of a rank at once, in one poll loop that ends when the last one is up. The rank
 // connects to some ranks and accepts connections of others, and each connection is proven and checked (handshake.h).
 //
-// A stranger's connection costs one log line and holds up no other. An accepted connection has its own deadline, and
-// not a byte is read beyond its claim. Thread: joining only.
+// A stranger's connection costs one log line at most, and holds up no other. An accepted connection has its own
+// deadline, and not a byte is read beyond its claim. Thread: joining only.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,7 +61,7 @@ class Meeting {
   Result<void> connected(LinkRole role, int to, const std::string& address, Fd fd, bool is_tcp);
   [[nodiscard]] Result<std::optional<KeyPair>> make_key(bool is_tcp) const;
   [[nodiscard]] std::optional<RecordKeys> keys_of(bool is_tcp, const RecordKeys& keys) const;
-  Result<void> accept_all(const Listener& listener);
+  Result<void> accept_some(const Listener& listener);
   Result<void> advance(Outgoing& outgoing);
   Result<std::string> read_handshake(Outgoing& outgoing);
   void advance(Incoming& incoming);
@@ -81,6 +82,7 @@ class Meeting {
   std::vector<std::unique_ptr<Outgoing>> outgoing_;
   std::vector<std::unique_ptr<Incoming>> incoming_;
   std::vector<Met> met_;
+  std::uint64_t strangers_ = 0;  // whose connections were closed
 };
 
 }  // namespace hvd

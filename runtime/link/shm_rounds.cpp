@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 #include "runtime/link/shm_ring.h"
 
 namespace hvd {

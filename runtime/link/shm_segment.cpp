@@ -19,7 +19,7 @@
 
 #include <time.h>
 
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 #include "runtime/link/shm_rounds.h"
 
 namespace hvd {

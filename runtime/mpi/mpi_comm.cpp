@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 #include "runtime/mpi/mpi_process.h"
 
 namespace hvd {

@@ -5,8 +5,8 @@
 
 #include <array>
 #include <cstring>
-#include <fstream>
 
+#include "runtime/base/machine.h"
 #include "runtime/io/socket.h"
 #include "runtime/mpi/mpi_backend.h"
 #include "runtime/mpi/mpi_comm.h"
@@ -33,9 +33,7 @@ Result<MpiPlace> own_place(const std::string& chosen_address) {
     return Error::from_errno("uname");
   }
   // Host names are not always unique, but the boot id of a machine is.
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  place.host = std::string(host.nodename) + " " + boot;
+  place.host = std::string(host.nodename) + " " + boot_id();
   place.sharing = name_space("mnt");
   place.network = name_space("net");
   place.chosen_ip = chosen_address;

@@ -371,3 +371,21 @@ def test_a_node_with_another_processor_gets_its_own_agent(tmp_path, fanout):
         assert sorted(done.stdout.splitlines()) == [
             f"{rank} {tmp_path}/{host}/.cache/hvdrun/agent-{images[rank > 0]}" for rank, host in enumerate("abc")]
         assert ("pushing the agent" in done.stderr) == pushed, done.stderr
+
+
+@pytest.mark.parametrize("wrapper, culprit", [
+    (["env", "-i"], "a program in its command, as env -i,"),
+    (["sh", "-c", '"$@" & wait $!', "sh", "env", "-i"], r"sh \(process \d+\)"),
+])
+def test_ranks_whose_variables_are_dropped_on_the_way_say_so(wrapper, culprit, marker):
+    done = hvdrun("-np", 2, *wrapper, *PYTHON, program("idle.py"), LIBHVD, "0", env=env_with(marker))
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall("rank 0 of 1 joined", done.stdout)) == 2
+    words = rf"<stderr>:hvd rank 0: warning: hvdrun has started 2 ranks, and this one runs alone: {culprit} has not passed on"
+    assert len(re.findall(words, done.stderr)) == 2, done.stderr
+
+
+def test_programs_that_are_no_ranks_hear_nothing_of_it(marker):
+    for command in (["-np", 2, "env", "-i", "true"], ["-np", 1, "env", "-i", *PYTHON, program("idle.py"), LIBHVD, "0"]):
+        done = hvdrun(*command, env=env_with(marker))
+        assert done.returncode == 0 and "warning" not in done.stderr, done.stderr

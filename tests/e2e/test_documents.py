@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from hvdrun import HVDRUN, hvdrun
+from hvdrun import HVDRUN, ROOT, hvdrun
 from patience import PATIENCE
 
 
@@ -26,6 +26,27 @@ def test_every_flag_is_in_every_document(kind):
     for flag in flags_in_help():
         written = flag if kind != "fish" else f"-l {flag[2:]} " if flag.startswith("--") else f"-s {flag[1:]} "
         assert written in text, flag
+
+
+def commands():
+    usage = hvdrun("--help").stdout.split("\n\n")[0]
+    first = re.findall(r"^(?:usage:|      ) hvdrun \[?([a-z|]+)", usage.rsplit("\n", 1)[0], re.M)
+    last = re.findall(r"[a-z]+", usage.rsplit("one of:", 1)[1].split("(")[0])
+    return {name for names in first for name in names.split("|")} | set(last)
+
+
+@pytest.mark.parametrize("kind", ["man", "bash", "fish"])
+def test_every_command_is_in_every_document(kind):
+    assert {"run", "manifest", "join", "timeline", "report", "help"} <= commands()
+    written = {name for names in re.findall(r"[a-z]+(?:(?:, |\||,? )[a-z]+){15,}", document(kind)) for name in re.findall("[a-z]+", names)}
+    assert commands() <= written
+
+
+def test_the_tables_of_exit_codes_are_those_of_the_source():
+    own = re.findall(r"int k\w+ = (\d+);", (ROOT / "launcher/state/exit_codes.h").read_text())
+    page = re.findall(r"^\| ([^|]+) \| [^|]", (ROOT / "launcher/docs/failures.md").read_text().split("## Exit codes")[1].split("## ")[0], re.M)
+    man = re.findall(r"^\.B (.*)", document("man").split(".SH EXIT STATUS")[1].split(".SH")[0], re.M)
+    assert sorted(own + ["code", "the rank's", "128 + N"]) == sorted(page) and sorted(page) == sorted(man + ["code"])
 
 
 def test_the_manual_page_has_its_sections_and_no_request_by_accident():
@@ -52,6 +73,8 @@ def test_bash_completes_flags_values_and_the_command():
     assert completions("hvdrun", "-np", "2", "--color", "a") == ["auto", "always"]
     assert "/etc/passwd" in completions("hvdrun", "--hostfile", "/etc/pass")
     assert "env" in completions("hvdrun", "-np", "2", "en")
+    assert "manifest" in completions("hvdrun", "mani") and "manifest" not in completions("hvdrun", "-np", "2", "mani")
+    assert completions("hvdrun", "manifest", "--im") == ["--image"]
     assert completions("hvdrun", "-np", "2", "cat", "--fusion") == []
 
 

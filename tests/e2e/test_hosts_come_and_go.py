@@ -57,6 +57,24 @@ def offers(lab3):
     return Offers(lab3)
 
 
+def test_a_discovered_host_that_cannot_be_reached_is_left_out_at_the_start_and_joins_later(offers):
+    offers.set("node1:1 nobody:1")
+    offers.script("-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "500", "600")
+    assert "rank 0" in offers.await_size(1)
+    offers.set("node1:1 nobody:1 node2:1")
+    offers.await_size(2)
+    err = offers.end()
+    assert err.count("cannot resolve the host name 'nobody'") == 1, err
+    assert err.count("the job starts without nobody\n") == 1, err
+    assert "the new start has 1 rank on 1 host, the last one had 2" in err and "nobody joins" not in err
+
+
+def test_discovered_hosts_that_leave_too_few_are_told_at_once(lab3):
+    done = lab3.run(HVDRUN, "-np", "2", "--host-discovery-script", "echo node1:1; echo nobody:1", "true")
+    assert done.returncode == 241 and "nobody: cannot resolve the host name" in done.stderr, done.stderr
+    assert lab3.wait_for_no_processes() == []
+
+
 def test_hosts_that_the_script_prints_join_and_leave(offers):
     offers.set("node1:2")
     offers.script("-np", "2")
@@ -209,7 +227,7 @@ def test_a_job_whose_ranks_have_changed_often_enough_ends_with_the_next_change(o
 def test_too_few_that_are_left_wait_for_a_host_and_go_on(offers):
     offers.set("node1:1 node2:1")
     offers.script("-np", "2", "--heartbeat", "1", "--reconnect-timeout", "2", "--blacklist-cooldown-range", "60", "60")
-    offers.await_size(2)
+    read_until(offers.job.stdout, "the first step is committed", 2)
     offers.lab.cut("node2")
     read_until(offers.job.stderr, "too few are left, and wait for hosts", 1)
     offers.set("node1:1 node2:1 node3:1")

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from hvdrun import HVDRUN, hvdrun, read_until, start, wait_until_gone
+from hvdrun import HVDRUN, ROOT, hvdrun, read_until, start, wait_until_gone
 from job_files import ACCOUNT, GOLDEN, JOBS, NODES, Place, SAMPLES, left_folders
 from lab import wait_until
 from patience import PATIENCE
@@ -349,6 +349,43 @@ def test_a_program_that_is_told_to_stop_has_its_time_for_that_whatever_stands_ar
     job.send_signal(signal.SIGTERM)
     out = job.communicate(timeout=PATIENCE)[0]
     assert "cleaned up" in out and "never" not in out
+
+
+def test_a_script_that_is_not_there_is_told_before_the_preparation(place):
+    place.program("python", "#!/bin/sh\necho python runs \"$@\"\n")
+    there = place.path / "data/work/train.py"
+
+    def words(text, name, *more):
+        done = place.run(place.write(text, name), *more, hosts="localhost")
+        assert done.returncode == 0, done.stderr
+        lines = [line for line in (done.stderr + done.stdout).splitlines() if "no such script" in line or "is over" in line]
+        return [line.removeprefix(f"hvdrun: {place.path}/") for line in lines]
+
+    native = "script: $AZ_BATCHAI_JOB_MOUNT_ROOT/work/train.py\nmounts: {work: %s}\nprepare: '%s'\n"
+    told = f"job.yaml:1:9: no such script here: '{there}'; the job fails unless its preparation makes it"
+    assert words(native % (there.parent, "true"), "job.yaml") == [told]
+    assert words(native % (there.parent, f"touch {there.parent}/new; rm {there.parent}/new # not train.py"), "job.yaml") == []
+    batchai = ('{"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_TEMP", "horovodSettings": {"pythonScriptFilePath": '
+               '"$AZ_BATCHAI_JOB_MOUNT_ROOT/work/train.py"}, "mountVolumes": {"unmanagedFileSystems": [{"mountCommand": "m", '
+               '"relativeMountPath": "work"}]}}}')
+    (line,) = words(batchai, "job.json")
+    assert f"no such script here: '{there}'; nothing in the file makes it" in line
+    there.write_text("")
+    assert words(native % (there.parent, "true"), "job.yaml") == words(batchai, "job.json") == []
+    (line,) = words("script: nowhere.py\n", "job.yaml")
+    assert f"no such script here: '{ROOT}/nowhere.py'" in line
+    assert words('script: "$HOME/nowhere.py"\n', "job.yaml") == words("command: python nowhere.py\n", "job.yaml") == []
+
+
+def test_a_job_that_has_run_for_too_long_names_the_key_and_its_file(place):
+    native = place.write("command: sleep 1000\ntimeout: 1\n")
+    batchai = place.write('{"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_TEMP", "constraints": '
+                          '{"maxWallClockTime": "PT1S"}, "customToolkitSettings": {"commandLine": "sleep 1000"}}}', "job.json")
+    for file, key in ((native, "timeout"), (batchai, "maxWallClockTime")):
+        done = place.run(file, hosts="localhost")
+        assert done.returncode == 124, done.stderr
+        assert f"the job has run for as long as the {key} of {file} allows" in done.stderr, done.stderr
+    assert "as long as --timeout allows" in place.run(native, "--timeout", "0.5", hosts="localhost").stderr
 
 
 def test_a_single_program_of_a_command_line_is_the_rank_itself(place):

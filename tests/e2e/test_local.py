@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 
 import pytest
 
@@ -155,6 +156,37 @@ def test_a_killed_agent_leaves_nothing_and_is_named(marker, which):
         r"the agent on localhost ends, with ranks 0-1: its guardian was killed"
     assert re.match("hvdrun: " + cause, without_progress(err)), err  # before all that died of it
     assert wait_until_gone(marker) == {}
+
+
+def test_a_folder_whose_agent_and_guardian_were_killed_at_once_is_removed_by_the_next_agent(marker):
+    def sleeping(env):
+        job = start("-np", 1, "sh", "-c", "echo up; exec sleep 1000", env=env)
+        read_until(job.stdout, "up", 1)
+        return job
+
+    with tempfile.TemporaryDirectory() as folder:  # not tmp_path, which is too long for the path of a socket
+        env = env_with(marker, TMPDIR=folder)
+        job = sleeping(env)
+        both = guardian_and_agent(marker)
+        for signo in (signal.SIGSTOP, signal.SIGKILL):  # so that neither sees the other's death
+            for pid in both:
+                os.kill(pid, signo)
+        job.communicate(timeout=PATIENCE)
+        assert job.returncode == 243 and wait_until_gone(marker) == {}
+        (left,) = os.listdir(folder)
+        others = {"hvdrun-abcdef": None, "hvdrun-ghijkl": "another-host", "hvdrun-job-1": pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
+        for name, owner in others.items():
+            (pathlib.Path(folder) / name).mkdir()
+            if owner:
+                (pathlib.Path(folder) / name / "owner").write_text(owner)
+        job = sleeping(env)
+        wait_until(lambda: left not in os.listdir(folder), "the folder stays")
+        (own,) = set(os.listdir(folder)) - set(others)
+        assert hvdrun("-np", 1, "true", env=env).returncode == 0
+        wait_until(lambda: set(os.listdir(folder)) == {own, *others}, "the folder of the running job has gone, or another one stays")
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=PATIENCE)
+        wait_until(lambda: set(os.listdir(folder)) == set(others), "a folder stays")
 
 
 def test_a_killed_launcher_leaves_nothing(marker):

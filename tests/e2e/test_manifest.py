@@ -221,6 +221,23 @@ def test_options_and_the_command_reach_hvdrun_in_its_pod_as_they_were(tmp_path, 
     assert plan.returncode == 0, plan.stderr
 
 
+def given_by_kubernetes(word):
+    """What a container gets of a word of its command where no variable is known: $$ is one $, $(NAME) is replaced."""
+    return re.sub(r"\$(\$|\(([^)]*)\))", lambda found: "$" if found[1] == "$" else f"<{found[2]}>", word)
+
+
+@pytest.mark.parametrize("word", ["$$", "kill -9 $$", "echo $$(A)", "$$$(A)", "$(A)$(B)", "$A $", "a$$b$(A$$)", "$((1+2))", "($)"])
+def test_a_word_with_dollars_reaches_the_program_as_it_is(word):
+    words = pods(manifest("--image", "a", "--nodes", "2", "sh", "-c", word))["launcher"]["containers"][0]["command"]
+    assert given_by_kubernetes(words[-1]) == word, words[-1]
+
+
+def test_a_word_that_is_not_unicode_is_refused():
+    done = subprocess.run([HVDRUN, "manifest", "--image", "a", "--nodes", "2", "echo", b"\xff"], capture_output=True,
+                          text=True, errors="replace", timeout=PATIENCE)
+    assert done.returncode == 240 and "not UTF-8, which a manifest cannot hold" in done.stderr, done.stderr
+
+
 def test_the_key_is_fresh_closed_and_in_no_variable():
     keys = []
     for _ in range(2):
@@ -291,6 +308,7 @@ def test_a_job_file_says_what_pods_run(tmp_path, kind):
     assert "--nodes=2" in words
     options = words[6:words.index("bash")]
     assert options[:3] == ["--np=4", "--timeout=5400", "--gpus=one"]
+    assert f"--setting-of-timeout=the timeout of {file}" in options
     assert "C=d" in options and "A=b c" not in words
     assert words[words.index("bash"):-1] == ["bash", "-c"]
     (tmp_path / "python").write_text("#!/bin/sh\necho $A, $HOME_OF, $C, $*\n")

@@ -58,6 +58,13 @@ def test_the_beginning_of_a_topic_is_enough_and_a_wrong_one_names_the_nearest():
     assert hvdrun("help", "hosts", "more").returncode == 240
 
 
+def test_a_command_is_a_word_for_the_page_about_it():
+    for command in re.search(r"one of: (.*) \(", hvdrun("--help").stdout)[1].split(", ") + ["run", "plan", "check", "bench", "submit",
+                                                                                           "manifest", "join", "stacks", "timeline", "top"]:
+        done = hvdrun("help", command)
+        assert done.returncode == 0 and re.search(rf"\b{command}\b", done.stdout), command
+
+
 def test_on_a_terminal_a_page_comes_through_the_pager():
     parent, child = pty.openpty()
     process = subprocess.Popen([HVDRUN, "help", "words"], stdin=child, stdout=child, stderr=child,
@@ -96,6 +103,53 @@ def test_each_option_of_the_short_help_exists():
     for name in shown:
         assert name in everything, name
     assert len(re.findall(r"^  -", text, re.M)) == len(shown)
+
+
+def help_of(name, *words):
+    """What --help-all says of an option, on one line."""
+    text = hvdrun(*words, "--help-all").stdout
+    found = re.search(rf"^  (?:-\w,)?(?:--[\w-]+,)?{re.escape(name)}(?![\w-]).*(?:\n {{20,}}.*)*", text, re.M)
+    assert found, name
+    return " ".join(found[0].split())
+
+
+def test_an_option_that_has_a_default_says_so():
+    text = (ROOT / "cli/options/flags.h").read_text()
+    for name, field, words in [("--grace", "grace_s", []), ("--reconnect-timeout", "reconnect_timeout_s", []), ("--fanout", "fanout", []),
+                               ("--agent-port", "agent_port", []), ("--min", "bench_min", ["bench"]), ("--max", "bench_max", ["bench"]),
+                               ("--factor", "bench_factor", ["bench"]), ("--warmup", "bench_warmup", ["bench"])]:
+        value = re.search(rf" {field} = \"?(\w+)\"?;", text)[1]
+        assert f"default: {value}" in help_of(name, *words), name
+    assert "HOROVOD_START_TIMEOUT, else 60" in help_of("--start-timeout")
+
+
+def test_a_setting_that_does_nothing_says_so():
+    """Those of the manual's table, as far as hvdrun has a flag for them."""
+    idle = re.findall(r"`(HOROVOD_\w+)`", "".join(re.findall(r"^\|([^|]*)\|", PAGES["variables"].read_text().split("These change nothing")[1], re.M)))
+    flags = re.findall(r'(?:number|real|text|on_off|off_on)\("(--[\w-]+)",(?: "--[\w-]+",)? "[\w.]+",\s+"(HOROVOD_\w+)"',
+                       (ROOT / "launcher/job/tunable.cpp").read_text())
+    assert len(flags) > 20
+    for flag, variable in flags:
+        assert ("without effect" in help_of(flag)) == (variable in idle), flag
+
+
+def test_the_help_of_bench_says_what_can_be_measured():
+    text = hvdrun("bench", "--help").stdout
+    for word in ("allreduce", "pairs", "gradients", "latency", "bfloat16", "prod"):
+        assert re.search(rf"\b{word}\b", text), word
+    assert "jobset" in hvdrun("manifest", "--help").stdout
+    assert "--engine slurm" in hvdrun("submit", "--help").stdout
+
+
+@pytest.mark.parametrize("folder", ["cli", "launcher", "runtime", "scripts"])
+def test_a_readme_names_files_that_are_there(folder):
+    here = ROOT / folder
+    named = re.findall(r"`([\w./-]+)`", (here / "README.md").read_text())
+    for name in named:
+        if "/" in name.rstrip("/") and not name.startswith("build/") and (here / name.split("/")[0]).is_dir():
+            assert (here / name).exists() or list((here / name).parent.glob(f"{(here / name).name}.*")), name
+        elif re.fullmatch(r"\w+\.(cpp|py)", name):
+            assert list(here.rglob(name)), name
 
 
 @pytest.mark.parametrize("word,near", [("--hostz", "--hosts"), ("--outputfilename=x", "--output-filename"), ("--gathr", "--gather")])

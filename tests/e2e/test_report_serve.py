@@ -167,6 +167,8 @@ def test_a_page_is_given_out_while_another_process_holds_the_records(service, br
     told = browser.text("jobs/1")  # nobody goes on with the page itself
     assert "has failed. The supervisor of the job was killed while its ranks ran. What stands below was written" in told
     assert "its page was last written before that" in service("report", "doomed").stderr
+    for page in (told, service.ok("report", "doomed", "-o", "-")):
+        assert "Lost while it ran</span>" in page and "Running</span>" not in page
 
 
 def test_who_ends_the_request_by_closing_its_half_gets_the_whole_answer(service, browser):

@@ -58,6 +58,26 @@ def test_a_job_is_submitted_waits_runs_and_is_remembered(service):
     assert list(service.state.rglob("stdout.txt"))  # the files stay
 
 
+def test_the_output_of_a_rank_is_found_from_everywhere(service):
+    service.cluster()
+    service.submit("nodeCount: 2\ncommand: echo rank $RANK\n", "--name", "kept", "--output-filename", "out")
+    assert service("wait", "kept").returncode == 0
+    assert service.ok("logs", "kept", "--rank", 1, cwd="/").endswith("rank 1\n")
+    assert "job kept has 2 ranks" in service("logs", "kept", "--rank", 2).stderr
+
+
+def test_a_job_that_a_rank_submits_outlives_the_rank_s_job(service):
+    service.cluster()
+    file = service.file(f"nodeCount: 2\ncommand: {GATE}; echo done\n", "next.yaml")
+    done = service("-np", 1, HVDRUN, "submit", "-f", file, "--name", "next")
+    assert done.returncode == 0, done.stderr
+    assert list(service.supervisors()) == [1]
+    service.wait_for_state("next", "running")
+    (service.path / "gate").touch()
+    assert service("wait", "next").returncode == 0
+    assert service.ok("logs", "next") == "done\n" * 2
+
+
 def test_lines_of_az_batchai_do_what_they_did(service):
     """The Horovod tutorial's, and those of the first release, with which they began."""
     service.cluster()
@@ -123,7 +143,7 @@ def test_the_exit_status_of_wait_is_the_jobs_and_its_record_says_why(service):
     assert service.show("long", "executionInfo.errors.0.code") == "MaxWallClockTimeExpiry"
     assert service.show("long", "executionInfo.exitCode") == ""
     assert [line.split()[5:] for line in service.ok("ps").splitlines() if " long " in line] == [["failed", "124"]]
-    assert "the job has run for as long as the job file's timeout allows" in service.show("long", "executionInfo.errors.0.details.0.value")
+    assert f"the job has run for as long as the timeout of {service.path}/job.yaml allows" in service.show("long", "executionInfo.errors.0.details.0.value")
     service.submit("command: 'true'\nmounts: {data: /nowhere/at/all}\n", "--name", "unmounted")
     assert service("wait", "unmounted").returncode == 242
     assert service.show("unmounted", "executionInfo.errors.0.code") == "JobSetUpFailed"

@@ -41,12 +41,16 @@ class Queue:
     def occupy(self, name, nodes):
         return self.submit(name, f"nodeCount: {nodes}\ncommand: until [ -e {self.gates['other']} ]; do sleep 0.05; done")
 
-    def train(self):
-        self.number = self.submit("train", f"minNodes: 1\nmaxNodes: 3\nprepare: echo ready\npython: {sys.executable}\n"
+    def train(self, least=1, most=3):
+        self.number = self.submit("train", f"minNodes: {least}\nmaxNodes: {most}\nprepare: echo ready\npython: {sys.executable}\n"
                                            f"script: {SCRIPT}\nargs: ['1', {self.gates['train']}]")
 
     def show(self, field, job="train"):
         return self.ok("show", job, "--field", field).strip()
+
+    def words(self):
+        """What hvdrun has said of its jobs."""
+        return "".join(log.read_text() for log in self.lab.path("launcher", "/root/.local/state/hvdrun").rglob("hvdrun.log"))
 
     def nodes(self):
         return [node["nodeId"] for node in json.loads(self.show("nodes"))]
@@ -111,6 +115,20 @@ def test_a_job_begins_with_one_node_gets_the_others_and_loses_a_drained_one(queu
     queue.ok("cluster", "resume", "trio", "node3")
     queue.is_idle()
     assert queue.folders() == []
+
+
+def test_a_drained_node_of_a_job_that_never_changed_is_its_own_until_the_ranks_have_left(queue):
+    queue.train(least=2, most=2)
+    queue.await_size(2)
+    (first, second) = queue.nodes()
+    queue.ok("cluster", "drain", "trio", second)
+    wait_until(lambda: f"{second} is to be given back" in queue.words(), "the job has heard of it")
+    assert queue.nodes() == [first, second]
+    assert queue.states()[second][1] == queue.number
+    queue.ok("cluster", "resume", "trio", second)
+    queue.gates["train"].write_text("")
+    assert queue.lab.run(HVDRUN, "wait", "train").returncode == 0
+    assert len(re.findall(r"ended at \d+ as rank \d of 2", queue.ok("logs", "train"))) == 2
 
 
 def test_a_job_that_waits_comes_before_one_that_would_grow(queue):

@@ -37,6 +37,18 @@ def test_an_agent_that_cannot_be_started_here_is_no_unreachable_host(tmp_path):
     assert (done.returncode, done.stdout) == (0, "[0]<stdout>:ran\n"), done.stderr
 
 
+@pytest.mark.parametrize("words, code, said", [
+    (["timeline", "."], 240, "Is a directory"),
+    (["-np", 5, "--elastic-timeout", 1, "--host-discovery-script", "echo localhost:2", "true"], 241, "had 2 slots of the 5"),
+    (["submit", "--engine", "slurm", "--nodes", 1, "true"], 242, "Slurm does not take the job"),
+])
+def test_what_cannot_be_done_has_the_code_of_its_kind_and_is_no_defect(words, code, said, tmp_path):
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho no such partition >&2\nexit 1\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    done = hvdrun(*words, env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_STATE_HOME": str(tmp_path)})
+    assert done.returncode == code and said in done.stderr, done
+
+
 @pytest.mark.parametrize("value, runs", [("0.05", False), ("4000", False), ("nan", False), ("x", False), ("0.4", True), ("", True)])
 def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
     done = hvdrun("-np", 1, "true", env={**os.environ, "HVD_HEARTBEAT": value})
@@ -67,6 +79,7 @@ def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
     (["--output-filename", "d", "--output-rotate", "10X", "true"], "--output-rotate '10X': expected a size"),
     (["--output-rotate", "10M", "true"], "--output-rotate says nothing without --output-filename"),
     (["-np", "2"], "no command given"),
+    (["-np", "1", "a", ":", "-np", "1", "b"], "': -np 1' begins a second program; hvdrun starts one program on all ranks"),
     (["--zzz", "true"], "there is no option --zzz; see hvdrun --help, or --help-all"),
     (["-pn", "2", "true"], "there is no option -pn; did you mean -np?"),
     (["-np", "two", "true"], "--np: 'two' is no number"),
@@ -228,6 +241,43 @@ def test_a_port_for_mpiruns_ssh_is_hvdruns():
     assert done.returncode == 240 and "--rsh, -p, -i and --ssh-config mean nothing to mpirun" in done.stderr, done.stderr
 
 
+def test_hosts_are_reached_as_mpiruns_settings_say(tmp_path):
+    for name in ("remote", "ssh"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{tmp_path}/calls\nwhile [ "$1" != a ]; do shift; done; shift; exec "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    remote, path = tmp_path / "remote", f"{tmp_path}:{os.environ['PATH']}"
+
+    def reached(*words, **env):
+        (tmp_path / "calls").write_text("")
+        done = hvdrun("-H", "a:1", *words, "true", env={**os.environ, "PATH": path, **env})
+        assert done.returncode == 0, done.stderr
+        return (tmp_path / "calls").read_text(), done.stderr
+
+    calls, said = reached(OMPI_MCA_plm_rsh_agent=f"{remote} -q : ssh", OMPI_MCA_plm_rsh_args="-v")
+    assert calls == "remote -q -v a sh\n"
+    assert f"] other hosts are reached by '{remote} -q -v' (OMPI_MCA_plm_rsh_agent and OMPI_MCA_plm_rsh_args); " \
+           "--launcher ssh leaves that aside" in said, said
+    calls, said = reached(PRTE_MCA_plm_ssh_args="-o ConnectionAttempts=10")
+    assert calls == "ssh -o BatchMode=yes -o ConnectionAttempts=10 a sh\n" and "(PRTE_MCA_plm_ssh_args)" in said
+    assert reached("-mca", "plm_rsh_agent", remote, OMPI_MCA_plm_rsh_agent="ssh")[0] == "remote a sh\n"
+    # What the user says of it wins.
+    for words, env in ((["--rsh", f"{remote} -z"], {}), ([], {"HVD_RSH": f"{remote} -z"})):
+        calls, said = reached(*words, OMPI_MCA_plm_rsh_agent="elsewhere", **env)
+        assert calls == "remote -z a sh\n" and "elsewhere" not in said
+
+
+def test_mpiruns_settings_that_change_nothing_are_not_told(tmp_path):
+    for agent in ("ssh", "ssh : rsh", "/usr/bin/ssh", "pbs_tmrsh", str(tmp_path)):
+        done = hvdrun("-np", 1, "true", env={**os.environ, "OMPI_MCA_plm_rsh_agent": agent})
+        assert done.returncode == 0 and "reached" not in done.stderr, done.stderr
+    done = hvdrun("-H", "a:1", "true", env={**os.environ, "OMPI_MCA_plm_rsh_args": "-p 99999"})
+    assert done.returncode == 240 and "OMPI_MCA_plm_rsh_args is '-p 99999', expected a port" in done.stderr
+    done = hvdrun("-H", "a:1", "true", env={**os.environ, "OMPI_MCA_plm_rsh_agent": "remote 'x"})
+    assert done.returncode == 240 and done.stderr.startswith("hvdrun: OMPI_MCA_plm_rsh_agent: "), done.stderr
+    done = hvdrun("-np", 1, "--gloo", "-mca", "plm_rsh_agent", "x", "true")
+    assert done.returncode == 0 and "-mca plm_rsh_agent and plm_rsh_args have no effect here" in done.stderr
+
+
 def test_elastic_ranks_are_not_started_by_mpirun():
     done = hvdrun("-np", 2, "--min-np", 1, "--mpi-args", "--mca orte_keep_fqdn_hostnames t", "true")
     assert done.returncode == 0 and "--mpi-args and --binding-args have no effect: mpirun starts no elastic ranks" in done.stderr, done.stderr
@@ -263,6 +313,8 @@ def test_a_bad_settings_file_is_refused_with_its_place(tmp_path, text, message):
 
 
 def test_flags_of_the_command_are_its_own():
+    for words in (["-t", ":", "-n", "file"], ["--sep", ":", "-n", "5"]):
+        assert hvdrun("-q", "--no-tags", "-np", 1, "echo", *words).stdout == " ".join(words) + "\n"
     done = hvdrun("-q", "--no-tags", "-np", 1, "echo", "-np", "4", "--mpi", "-hostfile", "x")
     assert done.stdout == "-np 4 --mpi -hostfile x\n"
 
@@ -327,9 +379,10 @@ def test_the_version_is_the_packages():
     assert re.search(r"^usage: hvdrun", hvdrun("--help").stdout)
 
 
-def test_the_controller_of_the_settings_file_is_as_the_flag_and_the_flag_wins(tmp_path):
+@pytest.mark.parametrize("name", ["mpi", "MPI"])
+def test_the_controller_of_the_settings_file_is_as_the_flag_and_the_flag_wins(tmp_path, name):
     file = tmp_path / "settings.yaml"
-    file.write_text("controller: mpi\n")
+    file.write_text(f"controller: {name}\n")
     # What only mpirun would refuse tells who is to start the ranks.
     refused = hvdrun("-np", 1, "--config-file", file, "-p", 22, "echo", "ran")
     assert (refused.returncode, refused.stdout) == (240, "") and "mean nothing to mpirun" in refused.stderr

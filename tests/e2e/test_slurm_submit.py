@@ -163,8 +163,60 @@ def test_what_cannot_be_submitted_is_one_line(run, words, message):
     assert message in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+def test_jobs_that_are_submitted_at_once_have_each_a_record(slurm, run, tmp_path):
+    submitting = [subprocess.Popen([HVDRUN, "submit", "--json", "--engine", "slurm", "--sbatch=--hold", "true"], cwd=tmp_path,
+                                   env=slurm.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    ends = [each.communicate(timeout=PATIENCE) for each in submitting]
+    assert [each.returncode for each in submitting] == [0] * 4, ends
+    jobs = [json.loads(out) for out, _ in ends]
+    assert len({job["id"] for job in jobs}) == 4 and len({job["name"] for job in jobs}) == 4
+    for job in jobs:
+        run("rm", job["name"])
+    assert slurm.run("squeue", "-h").stdout == ""
+
+
+def test_a_job_that_slurm_is_about_to_begin_anew_has_not_ended(slurm, run, tmp_path):
+    """squeue says how the last start ended; scontrol, that the job is in the queue again."""
+    job = submit(run, "--sbatch=--hold", "true")
+    number = job["id"].removeprefix("slurm:")
+    (tmp_path / "bin").mkdir()
+    for name, says in (("squeue", f"echo '{number}|NODE_FAIL|n1'"), ("scontrol", f"echo JobId={number} JobState=PENDING NodeList=")):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    environment = {**slurm.environment, "PATH": f"{tmp_path}/bin:{slurm.environment['PATH']}"}
+    done = subprocess.run([HVDRUN, "show", job["name"], "--field", "executionState"], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "queued", done.stderr
+    run("rm", job["name"])
+
+
+def test_wait_goes_on_while_slurm_does_not_answer(slurm, run, tmp_path):
+    job = submit(run, "--sbatch=--hold", "true")
+    mark = tmp_path / "away"
+    squeue = shutil.which("squeue", path=slurm.environment["PATH"])
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/squeue").write_text(f"#!/bin/sh\n[ ! -e {mark} ] || {{ echo 'Unable to contact slurm controller' >&2; exit 1; }}\n"
+                                         f'exec {squeue} "$@"\n')
+    (tmp_path / "bin/squeue").chmod(0o755)
+    environment = {**slurm.environment, "PATH": f"{tmp_path}/bin:{slurm.environment['PATH']}"}
+    waiting = subprocess.Popen([HVDRUN, "wait", job["name"]], env=environment, stderr=subprocess.PIPE, text=True)
+    read_until(waiting.stderr, "was submitted at")
+    mark.touch()
+    read_until(waiting.stderr, "Unable to contact slurm controller.*it is asked again")
+    mark.unlink()
+    run("stop", job["name"])
+    _, err = waiting.communicate(timeout=PATIENCE)
+    assert waiting.returncode == 143 and "was stopped" in err
+
+
 def test_what_sbatch_refuses_is_told_in_its_words_and_leaves_nothing(run):
     done = run("submit", "--engine", "slurm", "--name", "refused", "--sbatch=--partition=none", "true", code=None)
     assert done.returncode != 0
     assert "Slurm does not take the job" in done.stderr and "partition" in done.stderr
     assert "refused" not in run("ps", "--all").stdout
+
+
+def test_where_sbatch_is_missing_nothing_is_left(slurm, tmp_path):
+    environment = {**slurm.environment, "PATH": str(tmp_path)}
+    for _ in range(2):  # the name is free again
+        done = subprocess.run([HVDRUN, "submit", "--engine", "slurm", "--name", "nowhere", "true"], env=environment, capture_output=True, text=True)
+        assert done.returncode != 0 and "Slurm does not take the job" in done.stderr and "sbatch" in done.stderr

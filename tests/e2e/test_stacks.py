@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,15 @@ def end(job, place):
     (place / "go").touch()
     job.communicate(timeout=PATIENCE)
     assert job.returncode == 0
+
+
+def test_a_stopped_hvdrun_is_not_called_absent(place, marker):
+    job = begin(place, marker, 1, "-q", "-np", "1")
+    os.kill(job.pid, signal.SIGSTOP)
+    done = hvdrun("stacks")
+    os.kill(job.pid, signal.SIGCONT)
+    assert done.returncode == 241 and re.search(r"job \w{8} does not answer; is its hvdrun stopped", done.stderr), done
+    end(job, place)
 
 
 def test_the_odd_rank_stands_alone_and_all_go_on(way, place, marker):

@@ -72,6 +72,12 @@ def test_two_jobs_and_none_named_are_listed(live):
         job.communicate(timeout=PATIENCE)
 
 
+def test_a_job_says_its_id_in_verbose_words(live):
+    done = hvdrun("--verbose", "--no-tags", "-np", 1, "printenv", "HVD_JOB_ID", env=live)
+    job = done.stdout.strip()
+    assert re.search(rf"this is job {job}, as in: hvdrun top {job}$", done.stderr, re.M), done.stderr
+
+
 def test_top_shows_in_which_operation_ranks_wait_for_another_one(live, tmp_path):
     job = start("-q", "-np", 3, *PYTHON, program("waits.py"), tmp_path / "go", env={**live, "HVD_LIBRARY": LIBHVD})
     read_until(job.stdout, "here", 3)

@@ -355,8 +355,8 @@ TEST_CASE("and so it does over connections that are encrypted") {
 }
 
 TEST_CASE("a million elements of each type come out right by each operation on each number of ranks") {
-  // The thread sanitizer watches each access; what it looks for, it finds with fewer.
-  static constexpr std::size_t kMany = kHasThreadSanitizer ? 10'003 : 1'000'003;
+  // The sanitizers watch each access; what they look for, they find with fewer.
+  static constexpr std::size_t kMany = kHasThreadSanitizer ? 10'003 : kHasAddressSanitizer ? 250'003 : 1'000'003;
   for (const Nodes& nodes :
        {Nodes{1}, Nodes{2}, Nodes{3}, Nodes{4}, Nodes{7}, Nodes{8}, Nodes{1, 1}, Nodes{3, 1}, Nodes{2, 2}}) {
     CAPTURE(text_of(nodes));

@@ -1,13 +1,15 @@
 """Runs the ranks of tests as forks of one process that has imported torch: that import is most of a short test's time.
 
 Started once per test session (ranks.py). Each line on standard input is a request, a JSON object: `folder`, `script`,
-`arguments`, `environment`, `ranks` (each rank's own environment), and `imports` (modules that they find imported). Answers,
+`arguments`, `environment`, `ranks` (each rank's own environment), `imports` (modules that they find imported), and
+`after_failure` (seconds that the others get when one rank has failed). Answers,
 a line each: the pid of a process that leads a session of its own and runs the ranks; and, when it has ended, "done". It
 writes rank R's output to folder/R.out and the exit codes to folder/codes.json. The library is loaded by the script, in each
 rank for itself, and reads the rank's own environment.
 """
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -64,6 +66,28 @@ def run_script(script, arguments):
     return 0
 
 
+def exit_codes(children, seconds):
+    """Of all, in order. When one has failed, the others, which may wait for it, get `seconds` to end; then they say where they are."""
+    codes = {}
+    signals = iter((signal.SIGABRT, signal.SIGKILL))
+
+    def end_the_rest(*_):
+        number = next(signals, signal.SIGKILL)
+        for child in set(children) - set(codes):
+            with contextlib.suppress(ProcessLookupError):  # it has just been waited for
+                os.kill(child, number)
+        signal.alarm(10 if number == signal.SIGABRT else 0)
+
+    signal.signal(signal.SIGALRM, end_the_rest)
+    while len(codes) < len(children):
+        child, status = os.wait()
+        codes[child] = os.waitstatus_to_exitcode(status)
+        if codes[child] and not signal.getitimer(signal.ITIMER_REAL)[0]:
+            signal.alarm(max(1, seconds))
+    signal.alarm(0)
+    return [codes[child] for child in children]
+
+
 def run_ranks(request):
     """In the leader: forks the ranks and waits for them."""
     os.setsid()
@@ -80,7 +104,7 @@ def run_ranks(request):
             leave(run_script(script, request["arguments"]))
         children.append(child)
     signal.signal(signal.SIGABRT, signal.SIG_IGN)  # by which they are asked where they hang; this one sees them end
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    codes = exit_codes(children, request["after_failure"])
     with open(f"{folder}/codes.json", "w") as file:
         json.dump(codes, file)
 

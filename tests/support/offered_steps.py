@@ -50,6 +50,8 @@ def main():
             now = time.monotonic()
             longest, last = max(longest, now - last) if state.step > 2 else 0.0, now
             state.commit()
+            if state.step == 1:
+                print("the first step is committed", flush=True)
             time.sleep(0.02)
 
     train(state)

@@ -121,7 +121,7 @@ def _by_agent(size, script, arguments, environment, folder, imports, nodes):
     try:
         failure = _forker(environment["OMP_NUM_THREADS"]).run({
             "folder": folder, "script": script, "arguments": arguments, "environment": environment,
-            "imports": imports, "ranks": [_identity(agent, rank, nodes) for rank in range(size)],
+            "imports": imports, "after_failure": int(PATIENCE / 3), "ranks": [_identity(agent, rank, nodes) for rank in range(size)],
         })  # fmt: skip
     finally:
         agent.stop()

@@ -1,4 +1,8 @@
 // Every operation on devices, against the same on hosts.
+#include <array>
+#include <cstring>
+#include <limits>
+
 #include <doctest/doctest.h>
 
 #include "tests/multi/device/device_job.h"
@@ -163,6 +167,28 @@ TEST_CASE("devices: process sets work by themselves, split from all or made anew
   CHECK(Live() == before);
 }
 
+TEST_CASE("devices: an average of int64 is exact, as on the host") {
+  load_fakes();
+  DeviceJob job(2);
+  const Task task{HVD_ALLREDUCE, Dtype::kInt64, HVD_AVERAGE, {2}, "large"};
+  const std::int64_t large = std::numeric_limits<std::int64_t>::max() / 2 - 10;
+  const auto input = [&](int rank) {
+    const std::array<std::int64_t, 2> numbers = {large + 2 * rank, (std::int64_t{1} << 60) + 1};
+    std::vector<std::uint8_t> bytes(sizeof numbers);
+    std::memcpy(bytes.data(), numbers.data(), sizeof numbers);
+    return bytes;
+  };
+  job.check(task, input);
+  std::vector<Got> found(2);
+  on_all(2, [&](int rank) {
+    found[static_cast<std::size_t>(rank)] = run_on_device(job.at(rank), job.gpu(rank), task, input(rank));
+  });
+  std::array<std::int64_t, 2> averages{};
+  REQUIRE(found[0].bytes.size() == sizeof averages);
+  std::memcpy(averages.data(), found[0].bytes.data(), sizeof averages);
+  CHECK(averages == std::array<std::int64_t, 2>{large + 1, (std::int64_t{1} << 60) + 1});
+}
+
 TEST_CASE("devices: a tensor on a host and one on a device do not meet; all ranks are told who has which") {
   load_fakes();
   DeviceJob job(2);
@@ -196,7 +222,11 @@ TEST_CASE("devices: a rank that has joined stands in with zeros, also one that h
     DeviceJob job(3);
     std::vector<Got> found(3);
     std::vector<Outcome> joins(3);
-    const Task task{HVD_ALLREDUCE, Dtype::kFloat32, HVD_SUM, {5}, "last"};
+    Task task{HVD_ALLREDUCE, Dtype::kFloat32, HVD_SUM, {5}, "last"};
+    SUBCASE("of a tensor that is reduced where it is") {}
+    SUBCASE("of one that is scaled first, and so packed") {
+      task.prescale = 0.5;
+    }
     const auto ones = [] {
       std::vector<std::uint8_t> bytes(20);
       put_values<float>(bytes, 5, 0, false);
@@ -219,7 +249,7 @@ TEST_CASE("devices: a rank that has joined stands in with zeros, also one that h
       std::memcpy(sums.data(), found[rank].bytes.data(), 20);
       float one = 0;
       std::memcpy(&one, ones.data(), sizeof one);
-      CHECK(sums[0] == 2 * one);
+      CHECK(sums[0] == 2 * one * static_cast<float>(task.prescale));
     }
     for (const Outcome& join : joins) {
       CHECK(join.error == "");

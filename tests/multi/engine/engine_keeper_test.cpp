@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 #include "tests/multi/engine/engine_job.h"
 #include "tests/support/sanitizers.h"
 

@@ -177,21 +177,35 @@ TEST_CASE("groups, unnamed operations and joins keep sets apart") {
     CHECK(unnamed.run(ctx).error == "");
     CHECK(unnamed.output[0] == 4.0F);
     // A rank that has joined brings zeros to the sets that it is in, too.
-    if (rank == 0 || rank == 2) {
-      FloatOp last("last", 4, 1.0F);
+    for (const char* name : {"last", "", ""}) {
+      FloatOp last(name, 4, 1.0F);
       last.op.process_set = number;
-      CHECK(last.run(ctx).error == "");
-      CHECK(last.output[0] == 2.0F);
+      last.op.name = *name == '\0' ? nullptr : name;
+      if (rank == 0 || rank == 2) {
+        CHECK(last.run(ctx).error == "");
+        CHECK(last.output[0] == 2.0F);
+      }
     }
     std::int64_t handle = 0;
     hvd_op join = HVD_OP_INIT;
     join.kind = HVD_JOIN;
-    CHECK(outcome(hvd_execute(ctx, &join, &handle)).error == "");
-    if (is_in(ranks, rank)) {
-      FloatOp after("after", 4, 1.0F);
+    CHECK(outcome(hvd_enqueue(ctx, &join, &handle)).error == "");
+    if (rank == 3) {  // what is refused counts for nothing
+      FloatOp refused("", 4, 1.0F);
+      refused.op.name = nullptr;
+      refused.op.process_set = number;
+      CHECK(refused.start(ctx).says("this rank has joined"));
+    }
+    CHECK(outcome(hvd_wait(ctx, handle)).error == "");
+    // It has counted the unnamed ones that were done without it.
+    for (const char* name : {"after", ""}) {
+      FloatOp after(name, 4, 1.0F);
       after.op.process_set = number;
-      CHECK(after.run(ctx).error == "");
-      CHECK(after.output[0] == 3.0F);
+      after.op.name = *name == '\0' ? nullptr : name;
+      if (is_in(ranks, rank)) {
+        CHECK(after.run(ctx).error == "");
+        CHECK(after.output[0] == 3.0F);
+      }
     }
   });
 }

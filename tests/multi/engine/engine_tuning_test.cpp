@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 #include "runtime/core/tuning_table.h"
 #include "tests/multi/engine/engine_job.h"
 

@@ -62,6 +62,10 @@ TEST_CASE("what cannot stand in a script is refused") {
     job.options = {option};
     CHECK(batch_script(job).error().message().find("makes several jobs of one") != std::string::npos);
   }
+  for (const char* option : {"--clusters=b", "-Mb"}) {
+    job.options = {option};
+    CHECK(batch_script(job).error().message().find("gives the job to another cluster") != std::string::npos);
+  }
   for (const char* option : {"--wait", "-W"}) {
     job.options = {option};
     CHECK(batch_script(job).error().message().find("hvdrun wait waits for a job") != std::string::npos);

@@ -154,6 +154,10 @@ TEST_CASE("the file is its owner's alone, and a later job's file is not removed"
   REQUIRE(::chmod(folder.file().c_str(), 0640) == 0);
   CHECK(read_join_file(folder.file()).error().message().find("chmod 600") != std::string::npos);
   REQUIRE(::chmod(folder.file().c_str(), 0600) == 0);
+  if (::geteuid() == 0) {  // who joins by another user's file would run what that user wants
+    REQUIRE(::chown(folder.file().c_str(), 4242, 4242) == 0);
+    CHECK(read_join_file(folder.file()).error().message().find("it belongs to user 4242") != std::string::npos);
+  }
   remove_join_file(folder.file(), sample().job_id);
   CHECK(::access(folder.file().c_str(), F_OK) != 0);
   CHECK(read_join_file(folder.file()).error().message().find("the job has ended") != std::string::npos);

@@ -150,6 +150,21 @@ TEST_CASE("no job and an unknown one are told, and of several each has a line by
         "2 jobs run; name one of them:" + day + "\n  ab  pid 1234: python train.py --data ...");
 }
 
+TEST_CASE("an hvdrun that does not answer is named, and not called absent") {
+  const Place place;
+  const Fd stopped = listen_unix(LiveFolder(place.path).socket_of("0a1b2c3d")).value();  // nobody accepts
+  const auto jobs = running_jobs(LiveFolder(place.path)).value();
+  REQUIRE(jobs.size() == 1);
+  CHECK(jobs.front().is_silent);
+  for (const char* reference : {"", "0a1"}) {
+    const auto chosen = choose_job(jobs, reference);
+    CHECK(chosen.error().code() == Code::kTimeout);
+    CHECK(chosen.error().message().find("job 0a1b2c3d does not answer; is its hvdrun stopped") == 0);
+  }
+  CHECK(choose_job(jobs, "night").error().message().find("those that do:\n  0a1b2c3d  does not answer, since ") !=
+        std::string::npos);
+}
+
 TEST_CASE("a folder that others can enter is refused, and the error says so") {
   const Place place;
   REQUIRE(::chmod(place.path.c_str(), 0755) == 0);

@@ -1,6 +1,7 @@
 // launcher/offers: what users of elastic Horovod rely on when the hosts of a job change, one case each.
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,8 +33,11 @@ class ListedHosts final : public HostSource {
     tell();
   }
   void stop() override { loop_.cancel(std::exchange(timer_, 0)); }
+  void note_use(const HostUse& use) override { uses.push_back(use); }
   [[nodiscard]] std::size_t told() const { return next_; }
   [[nodiscard]] bool has_told_all() const { return next_ == steps_.size(); }
+
+  std::vector<HostUse> uses;
 
  private:
   void tell() {
@@ -62,7 +66,13 @@ struct Job {
       start(host.name, 0, host.slots);
     }
     HostUpdates::Sink sink;
-    sink.use = [] { return HostUse(); };
+    sink.use = [this] {
+      HostUse use;
+      for (const HostedRank& rank : there) {
+        use.used.insert(rank.host);
+      }
+      return use;
+    };
     sink.there = [this] { return std::optional(there); };
     sink.join = [this](const JoiningRanks& ranks) {
       asked.push_back("+" + ranks.host.name + ":" + std::to_string(ranks.count));
@@ -75,7 +85,7 @@ struct Job {
       });
     };
     sink.say = [](const std::string&) {};
-    updates = std::make_unique<HostUpdates>(*loop, source, hosts(first), HostOffers::Limits{most, 10s, 60s}, sink);
+    updates = std::make_unique<HostUpdates>(*loop, source, HostOffers(hosts(first), {most, 10s, 60s}), sink);
   }
   void start(const std::string& host, int first_local, int count) {
     for (int local = 0; local < count; ++local) {
@@ -136,6 +146,13 @@ std::pair<std::string, std::size_t> first(int least, std::vector<std::string> st
 }
 
 }  // namespace
+
+TEST_CASE("the source is told which hosts the job uses from the beginning, before any of them changes") {
+  Job job("a:1,b:1", 2, {});
+  job.updates->begin();
+  REQUIRE(job.source.uses.size() == 1);
+  CHECK(job.source.uses.front().used == std::set<std::string>{"a", "b"});
+}
 
 TEST_CASE("a job waits until there are slots enough, and begins with all hosts that there are then") {
   const auto [begins, looks] = first(16, {"a:4", "a:4,b:8", "a:4,b:8,c:4"});

@@ -259,6 +259,8 @@ TEST_CASE("a page is written when something is new, at most every five seconds e
   CHECK(text().find("The first failure") != std::string::npos);
   page.add(kEnded);
   CHECK(text().find("Failed with code 3") != std::string::npos);
+  page.add(started(9500));  // the next step of a job file
+  CHECK(text().find("badge running") != std::string::npos);
   CHECK(page.failure().empty());
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
   std::filesystem::remove_all(folder);

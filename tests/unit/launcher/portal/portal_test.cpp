@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include "launcher/page/job_page.h"
+#include "launcher/portal/portal_page.h"
+
 namespace hvd::launch::portal_test {
 namespace {
 
@@ -150,6 +153,30 @@ TEST_CASE("portal: above a job's page stands what the service knows, also where 
   job.error = {"JobFailed", "Job failed with non-zero exit code", ""};
   job.exit_code = 9;
   CHECK(has(get(portal, "/secret/jobs/7"), "has failed with exit code 9.<br>"));
+}
+
+TEST_CASE("portal: the page of a lost job does not say that it runs, whatever words the job itself has said") {
+  JobHistory history;
+  history.add(
+      R"({"time":"2026-11-22T12:00:00.000Z","event":"job_started","size":1,"argv":["echo","Running: <title>Running: "],)"
+      R"("nodes":[{"node":0,"host":"n1","ranks":[0]}]})");
+  const std::string running = job_page(history);
+  REQUIRE(running.find("<title>Running: echo Running: ") != std::string::npos);
+  REQUIRE(running.find("badge running\">Running</span>") != std::string::npos);
+  const std::string lost = page_of_lost(running);
+  CHECK(lost.find("<title>Lost: echo Running: ") != std::string::npos);
+  CHECK(lost.find("<span class=\"badge failed\">Lost while it ran</span>") != std::string::npos);
+  CHECK(lost.find("badge running\">") == std::string::npos);
+
+  Service service;
+  service.pages[7] = running;
+  JobRecord& job = service.records[7];
+  job = job_of(7, "train", ExecutionState::kFailed);
+  job.error = {kLostError, "The supervisor was killed", ""};
+  Portal portal = service.portal();
+  CHECK(has(get(portal, "/secret/jobs/7"), "Lost while it ran"));
+  job.error = {};
+  CHECK(has(get(portal, "/secret/jobs/7"), "badge running\">Running</span>"));
 }
 
 TEST_CASE("portal: a page whose stream is gone says so") {

@@ -92,6 +92,19 @@ TEST_CASE("nodes and ranks have an event for each turn they take") {
                         "message": "a process cannot be killed"})"));
 }
 
+TEST_CASE("what hvdrun says of nodes and ranks is no command to the terminal") {
+  Job job;
+  const Error why(Code::kLostPeer,
+                  "gone \x1b]52;c;aGk=\x07\xc2\x9b"
+                  "31m\nand\tso on");
+  CHECK(job.words.on(news::Refused{why}) == Lines{"hvdrun: gone ?]52;c;aGk=??31m\nand\tso on"});
+  CHECK(job.words.on(Note{LogLevel::kError, 1, "\x1b[31mred"}) == Lines{"hvdrun: b: ?[31mred"});
+  job.run_all();
+  job.state.on(RankExited{1, {ExitStatus::Kind::kExited, 3}});
+  const Lines said = job.words.on(Failure{*job.state.cause(), {"\x1b[31mbad\x1b[0m"}, {}, {}, ""});
+  CHECK(std::find(said.begin(), said.end(), "hvdrun:   ?[31mbad?[0m") != said.end());
+}
+
 TEST_CASE("a failure and the end are events with the job's code") {
   Job job;
   job.run_all();

@@ -249,7 +249,6 @@ TEST_CASE("an agent that speaks of a rank of another node is not believed") {
         std::string::npos);
   CHECK(strange([](FakeNode& node) { node.join(-1); }).find("rank -1") != std::string::npos);
   strange([](FakeNode& node) { node.exchange(0, "address", "forged"); });
-  strange([](FakeNode& node) { node.fail(1, {FailureNews::Kind::kFollows, 99, 1, "lost rank 99"}); });
 }
 
 TEST_CASE("an agent that sends a launcher's message, or a second first one, is not believed") {

@@ -253,10 +253,10 @@ TEST_CASE("output that cannot be written once all ranks have ended still tells")
 TEST_CASE("a job that has run as long as it may is stopped, and that is the cause") {
   Job job;
   job.run_all();
-  CHECK(job.on(TimedOut{"the job file's timeout"}) == "report tell stop");
+  CHECK(job.on(TimedOut{"the timeout of job.yaml"}) == "report tell stop");
   CHECK(job.on(RankExited{1, kTerminated}).empty());
   CHECK(job.state.exit_code() == exit_code::kTimedOut);
-  CHECK(job.state.cause()->lines.front() == "the job has run for as long as the job file's timeout allows");
+  CHECK(job.state.cause()->lines.front() == "the job has run for as long as the timeout of job.yaml allows");
 }
 
 TEST_CASE("a node that does not report its end in time is left") {

@@ -36,6 +36,10 @@ TEST_CASE("what libhvd says of itself is read: counts, and the operation that th
   CHECK(sample->operation == "allreduce");
   CHECK(sample->tensor == "layer4.weight");
   CHECK(sample->for_ms < 60'000);
+  activity.show(OpKind::kAllreduce, "allreduce.layer4.weight", ticks_now());
+  CHECK(read(reader)->tensor == "layer4.weight");
+  activity.show(OpKind::kBroadcast, "allreduce.layer4.weight", ticks_now());
+  CHECK(read(reader)->tensor == "allreduce.layer4.weight");
   activity.show(OpKind::kSetRemove, std::string(1000, 'x') + "\x1b[31m", ticks_now());
   sample = read(reader);
   CHECK(sample->operation == "process set remove");

@@ -13,10 +13,17 @@ JobRecord job_of(const std::string& name, const std::string& number) {
   JobRecord job;
   job.name = name;
   job.uuid = "uuid-" + number;
-  job.engine_job = "slurm:" + number;
   job.properties = "{}";
   job.output = "/runs/" + number;
   job.created_ms = 1000;
+  return job;
+}
+
+// Returns a job that the engine has taken.
+JobRecord added(EngineJobs& jobs, const std::string& name, const std::string& number) {
+  JobRecord job = job_of(name, number);
+  REQUIRE(jobs.add(job, "slurm", true).ok());
+  REQUIRE(jobs.set_number(job, number).ok());
   return job;
 }
 
@@ -27,7 +34,7 @@ TEST_CASE("a job of an engine is found by its name and number, and what the engi
   const StateDir dir = StateDir::open(folder.path).value();
   REQUIRE(JobStore::open(dir, [] { return std::int64_t{1}; }).ok());
   EngineJobs jobs = EngineJobs::open(dir).value();
-  REQUIRE(jobs.add(job_of("train", "12")).ok());
+  added(jobs, "train", "12");
   JobRecord job = jobs.find("train").value().value();
   CHECK(job.engine_job == "slurm:12");
   CHECK(job.cluster == "slurm");
@@ -43,8 +50,30 @@ TEST_CASE("a job of an engine is found by its name and number, and what the engi
   CHECK(again.error.message == "Slurm says FAILED");
   CHECK(again.nodes.size() == 2);
   CHECK(record_json(again).find("\"id\": \"slurm:12\"") != std::string::npos);
-  REQUIRE(jobs.remove("slurm:12").ok());
+  REQUIRE(jobs.remove(again).ok());
   CHECK(!jobs.find("train").value());
+}
+
+TEST_CASE("a job has its name before the engine has taken it, and its number then") {
+  const test::Folder folder;
+  const StateDir dir = StateDir::open(folder.path).value();
+  REQUIRE(JobStore::open(dir, [] { return std::int64_t{1}; }).ok());
+  EngineJobs jobs = EngineJobs::open(dir).value();
+  JobRecord job = job_of("train", "12");
+  REQUIRE(jobs.add(job, "slurm", true).ok());
+  CHECK(engine_number(job).empty());
+  CHECK(engine_number(jobs.find("train").value().value()).empty());
+  JobRecord other = job_of("train", "13");
+  REQUIRE(jobs.add(other, "slurm", false).ok());
+  CHECK(other.name == "train-2");
+  REQUIRE(jobs.set_number(job, "12").ok());
+  CHECK(engine_number(job) == "12");
+  CHECK(jobs.again(job).value()->engine_job == "slurm:12");
+
+  // The engine counts anew, as after its state was lost.
+  REQUIRE(jobs.set_number(other, "12").ok());
+  CHECK(jobs.find("slurm:12").value()->name == "train-2");
+  CHECK(engine_number(jobs.again(job).value().value()).empty());
 }
 
 TEST_CASE("names of the engine's jobs and of the service's are one set") {
@@ -52,9 +81,9 @@ TEST_CASE("names of the engine's jobs and of the service's are one set") {
   const StateDir dir = StateDir::open(folder.path).value();
   JobStore store = JobStore::open(dir, [] { return std::int64_t{1}; }).value();
   EngineJobs jobs = EngineJobs::open(dir).value();
-  REQUIRE(jobs.add(job_of("train", "12")).ok());
-  CHECK(jobs.free_name("train", false).value() == "train-2");
-  CHECK(jobs.free_name("train", true).error().message().find("there is a job 'train' already") != std::string::npos);
+  added(jobs, "train", "12");
+  JobRecord second = job_of("train", "13");
+  CHECK(jobs.add(second, "slurm", true).error().message().find("there is a job 'train' already") != std::string::npos);
   Cluster cluster;
   cluster.name = "c";
   cluster.hosts = {{"a", "", 0, 1}};
@@ -65,7 +94,8 @@ TEST_CASE("names of the engine's jobs and of the service's are one set") {
   own.cluster = "c";
   CHECK(!store.add_job(own, true).ok());
   CHECK(store.add_job(own, false).value().name == "train-2");
-  CHECK(jobs.free_name("train", false).value() == "train-3");
+  REQUIRE(jobs.add(second, "slurm", false).ok());
+  CHECK(second.name == "train-3");
 }
 
 }  // namespace hvd::launch::engine_jobs_test

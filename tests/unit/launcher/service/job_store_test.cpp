@@ -253,6 +253,18 @@ TEST_CASE("a drained node is unusable once it is idle") {
   CHECK(records.states() == std::vector<S>{S::kUnusable, S::kIdle});
 }
 
+TEST_CASE("a node that is lost at a job's end is idle when the agent there has surely ended") {
+  Records records;
+  records.add_cluster("a,b");
+  const auto id = records.add("job", 2).id;
+  REQUIRE(records.store.claim(id, kSomebody).value().has_value());
+  REQUIRE(records.store.set_leaving_time(id, 40'000, false).ok());
+  REQUIRE(records.store.end(id, {}, {"b"}).ok());
+  CHECK(records.states() == std::vector<S>{S::kIdle, S::kLeaving});
+  records.now += 40'000;
+  CHECK(records.states() == std::vector<S>{S::kIdle, S::kIdle});
+}
+
 TEST_CASE("a job that could not reach a node waits again, and others get the nodes that are left") {
   Records records;
   records.add_cluster("a,b");

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -73,10 +74,6 @@ TEST_CASE("who waits for a folder hears of a file that is written and of a lock 
   CHECK(std::chrono::steady_clock::now() - begin < patience);
 }
 
-TEST_CASE("a boot of the machine has an id") {
-  CHECK(boot_id().size() == 36);
-}
-
 TEST_CASE("a follower copies what is added, once, waits for a file, and begins anew with one that was emptied") {
   const Folder folder;
   const std::string path = folder.path + "/file";
@@ -99,6 +96,15 @@ TEST_CASE("a follower copies what is added, once, waits for a file, and begins a
   std::ofstream(path, std::ios::trunc) << "3\n";
   REQUIRE(follower.copy_new(out.get()).ok());
   CHECK(copied() == "one\ntwo\n3\n");
+  // A file that is rotated gets a last line before it is renamed.
+  std::ofstream(path, std::ios::app) << "four\n";
+  std::filesystem::rename(path, path + ".1");
+  REQUIRE(follower.copy_new(out.get()).ok());
+  CHECK(copied() == "one\ntwo\n3\nfour\n");
+  std::ofstream(path) << "five\n";
+  REQUIRE(follower.copy_new(out.get()).ok());
+  REQUIRE(follower.copy_new(out.get()).ok());
+  CHECK(copied() == "one\ntwo\n3\nfour\nfive\n");
   CHECK(!FileFollower(folder.path).copy_new(out.get()).ok());
 }
 

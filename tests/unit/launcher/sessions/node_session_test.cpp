@@ -291,6 +291,11 @@ TEST_CASE("an agent that speaks of a rank of another node, or not to a launcher,
   CHECK(failed(1).error().message() == "the agent speaks of rank 1, which is not on this node");
   CHECK_FALSE(deliver(AgentMessage::kStartFailed, "").ok());
   CHECK_FALSE(deliver(AgentMessage::kWelcome, "").ok());
+  // A generation of a job that has grown has more members than the job had ranks when this node came to it.
+  FailingMessage failing;
+  failing.rank = 2;
+  failing.news.by = 5;
+  CHECK(deliver(AgentMessage::kFailing, failing.encode()).ok());
 }
 
 TEST_CASE("a connection of another session is refused") {

@@ -55,6 +55,26 @@ TEST_CASE("a node that asks for the agent again does not get its beginning again
   CHECK(input.next() == " machine");
 }
 
+TEST_CASE("what was taken is let go, also where the queue is never empty") {
+  SshInput input;
+  input.begin_session();
+  std::string expected;
+  std::string taken;
+  const std::string piece(300'000, 'x');
+  for (int i = 0; i < 40; ++i) {
+    const std::string more = piece + static_cast<char>('a' + i % 26);
+    expected += more;
+    input.write(more);
+    if (i >= 3) {
+      taken += input.next().substr(0, more.size());
+      input.take(more.size());
+    }
+    CHECK(input.kept_bytes() < 8 * piece.size());
+  }
+  taken += take_all(input, 1000);
+  CHECK(taken == expected);
+}
+
 TEST_CASE("nothing is next for a remote side that takes no more, not even the end") {
   SshInput input;
   input.begin_session();

@@ -390,6 +390,19 @@ TEST_CASE("a server that takes a key and asks for more is told as such") {
   }
 }
 
+TEST_CASE("a server that asks a question before it takes a key is told as such") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd("AuthenticationMethods keyboard-interactive,publickey\nKbdInteractiveAuthentication yes");
+  make_key(sshd, "ecdsa", "id_ecdsa");
+  Launcher launcher(sshd.write_client_config("IdentityFile " + sshd.path("id_ecdsa")));
+  const std::string why = launcher.failure();
+  CHECK(has(why, "(the server accepts: keyboard-interactive); it takes no public key, or only after that"));
+  CHECK(has(why, "log in by ssh first, with ControlMaster and ControlPath"));
+  CHECK(why.find("ssh-copy-id") == std::string::npos);
+}
+
 TEST_CASE("without any key the error says so") {
   if (no_sshd()) {
     return;

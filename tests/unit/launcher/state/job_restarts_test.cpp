@@ -132,6 +132,25 @@ TEST_CASE("a host that cannot be reached when the job starts again is done witho
   CHECK(names(restarts.offers().seats(kNow)) == "1: a");
 }
 
+TEST_CASE(
+    "a host that was discovered and cannot be reached is done without at the first start, where others are enough") {
+  const HostList hosts = parse_host_list("a:1,b:1").value();
+  const Placement placement = place(hosts, 2).value();
+  JobState unreached(placement);
+  unreached.on(NodeReady{0}), unreached.on(NodeLost{1, Error(Code::kUnreachable, "no route")});
+  JobRestarts restarts = restarts_of("a:1,b:1", 1, 2, true);
+  CHECK(restarts.on_ended(placement, unreached, kNow));
+  CHECK(restarts.number() == 0);
+  CHECK(names(restarts.offers().seats(kNow)) == "1: a");
+  int more = 0;
+  while (more < 100 && restarts.on_ended(placement, unreached, kNow)) {
+    ++more;  // whatever the hosts are, they get fewer each time
+  }
+  CHECK(more < 10);
+  JobRestarts both = restarts_of("a:1,b:1", 2, 2, true);
+  CHECK_FALSE(both.on_ended(placement, unreached, kNow));  // a mistake is told at once
+}
+
 TEST_CASE("each start is told with its cause, a new size too, and the end with how often it was started again") {
   const SteadyClock clock;
   const HostList hosts = parse_host_list("a:1,b:1").value();
@@ -141,8 +160,8 @@ TEST_CASE("each start is told with its cause, a new size too, and the end with h
                              memory);
     const std::string id = "1";
     Lines lines = reporter.on(news::Begun{id});
-    for (const JobNews& news :
-         {JobNews(Note{LogLevel::kWarning, 0, "it is slow"}), JobNews(news::Ended{start.state})}) {
+    const Note slow{LogLevel::kWarning, 0, "it is slow"};
+    for (const JobNews& news : {JobNews(slow), JobNews(slow), JobNews(news::Ended{start.state})}) {
       const Lines more = reporter.on(news);
       lines.insert(lines.end(), more.begin(), more.end());
     }
@@ -150,9 +169,10 @@ TEST_CASE("each start is told with its cause, a new size too, and the end with h
   };
   Start first(hosts, 2);
   const Lines lines = report(first.lose(1).end());
-  REQUIRE(lines.size() == 2);
+  REQUIRE(lines.size() == 3);
   CHECK(lines[0] == "hvdrun: a: it is slow");
-  CHECK(lines[1] == "hvdrun: all ranks are started again (restart 1 of 2): node b was lost, with rank 1: it is gone");
+  CHECK(lines[1] == lines[0]);
+  CHECK(lines[2] == "hvdrun: all ranks are started again (restart 1 of 2): node b was lost, with rank 1: it is gone");
   Start second(parse_host_list("a:1").value(), 1);
   second.state.on(RankExited{0, {}});
   const Lines end = report(second.end());

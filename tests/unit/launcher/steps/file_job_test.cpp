@@ -122,11 +122,13 @@ class Refusing final : public FileJobObserver {
   void on_nodes(const JobLayout& /*layout*/, const std::vector<JobNodeFacts>& facts) override { nodes = facts.size(); }
   Result<void> on_ranks() override { return agreed; }
   void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) override { unreached = hosts; }
+  void on_lost(const std::vector<std::string>& hosts) override { lost = hosts; }
   std::unique_ptr<HostSource> host_source(EventLoop& /*loop*/) override { return nullptr; }
 
   Result<void> agreed = Error(Code::kCancelled, "the user has stopped it");
   std::size_t nodes = 0;
   std::vector<std::pair<std::string, std::string>> unreached;
+  std::vector<std::string> lost;
 };
 
 Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, Duration timeout = {}) {
@@ -213,6 +215,18 @@ TEST_CASE("a node that is lost is cleaned up last, since the others must not wai
   Steps steps{{{}, {0, 0}}};
   CHECK(run(steps).value() == exit_code::kNodeLost);
   CHECK(steps.taken == "preparation on a,b; job on a; cleaning on b; cleaning on a");
+}
+
+TEST_CASE("which hosts were lost is told, in whichever step that was") {
+  Steps steps{{{}, {0, 0}}};
+  SUBCASE("with the ranks") {}
+  SUBCASE("in the preparation") {
+    steps.ends = {End{0, 0}};
+  }
+  Refusing observer;
+  observer.agreed = {};
+  CHECK(run(steps, &observer).value() == exit_code::kNodeLost);
+  CHECK(observer.lost == std::vector<std::string>{"a"});
 }
 
 TEST_CASE("where no node was reached nothing is cleaned up") {

@@ -27,6 +27,8 @@ namespace {
 struct End {
   int failed_rank = -1;
   int lost_node = -1;
+  int unreached_node = -1;  // no rank is started
+  bool is_untold = false;   // as when an engine could not begin it
 };
 
 // Carries out starts that end as they are told, by the events that a runner would see.
@@ -36,13 +38,21 @@ struct Starts {
     sizes.push_back(placement.size);
     before.push_back(step.job.fresh.before);
     inputs.push_back(step.job.input);
+    timeouts.push_back(step.job.timeout);
     const End end = ends.front();
     ends.pop_front();
+    if (end.is_untold) {
+      return exit_code::kStartFailed;
+    }
     JobState state(placement);
     for (const NodePlan& node : placement.nodes) {
-      state.on(NodeReady{node.index});
+      if (node.index == end.unreached_node) {
+        state.on(NodeLost{node.index, Error(Code::kUnreachable, "no route")});
+      } else {
+        state.on(NodeReady{node.index});
+      }
     }
-    for (int rank = 0; rank < placement.size; ++rank) {
+    for (int rank = 0; rank < placement.size && end.unreached_node < 0; ++rank) {
       state.on(RankStarted{rank, 100 + rank});
     }
     if (end.failed_rank >= 0) {
@@ -64,20 +74,23 @@ struct Starts {
   std::vector<int> sizes{};
   std::vector<int> before{};
   std::vector<InputMode> inputs{};
+  std::vector<Duration> timeouts{};
 };
 
-Result<int> run(Starts& starts, int least, int limit, const std::string& page = "",
-                const HostDiscovery& discovery = {}) {
+Result<int> run(Starts& starts, int least, int limit, const std::string& page = "", const HostDiscovery& discovery = {},
+                int input_rank = 0) {
   JobSpec job;
   job.hosts = parse_host_list("a:2,b:2").value();
   job.size = 4;
   job.least_ranks = least;
   job.fresh.limit = limit;
   job.input = InputMode::kOne;
+  job.input_rank = input_rank;
   job.json_events = true;
   job.page = page;
   job.discovery = discovery;
   job.elastic_timeout = 0s;
+  job.timeout = 60s;
   const SteadyClock clock;
   JobRecords records(job, clock);
   return RestartedJob(job, place(job.hosts, job.size).value(), records,
@@ -103,11 +116,40 @@ TEST_CASE("the last start that is allowed gives the job its exit code") {
 
 TEST_CASE("a start after a lost host has the ranks of the others, as long as these are enough") {
   Starts starts{{{-1, 1}, {}}};
-  CHECK(run(starts, 2, 3).value() == 0);
+  CHECK(run(starts, 2, 3, "", {}, 3).value() == 0);
   CHECK(starts.sizes == std::vector<int>{4, 2});
+  CHECK(starts.inputs == std::vector<InputMode>{InputMode::kOne, InputMode::kNone});  // rank 3, which had it, is gone
   Starts too_few{{{-1, 1}}};
   CHECK(run(too_few, 4, 3).value() == exit_code::kNodeLost);
   CHECK(too_few.sizes == std::vector<int>{4});
+}
+
+TEST_CASE("a first start in which the rank with the input has no place is none") {
+  HostDiscovery discovery;
+  discovery.script = "echo a:2; echo b:2";
+  Starts starts{{{-1, -1, 1}}};
+  CHECK(run(starts, 2, 0, "", discovery, 3).value() == exit_code::kUnreachable);
+  CHECK(starts.sizes == std::vector<int>{4});
+}
+
+TEST_CASE("a first start without a host that cannot be reached begins at once, counts for none, and has the input") {
+  HostDiscovery discovery;
+  discovery.script = "echo a:2; echo b:2";
+  Starts starts{{{-1, -1, 1}, {}}};
+  CHECK(run(starts, 2, 0, "", discovery).value() == 0);
+  CHECK(starts.sizes == std::vector<int>{4, 2});
+  CHECK(starts.before == std::vector<int>{0, 0});
+  CHECK(starts.inputs == std::vector<InputMode>{InputMode::kOne, InputMode::kOne});
+  CHECK(starts.timeouts[1] > 59s);
+  Starts named{{{-1, -1, 1}}};
+  CHECK(run(named, 2, 0).value() == exit_code::kUnreachable);
+  CHECK(named.sizes == std::vector<int>{4});
+}
+
+TEST_CASE("a start that could not begin is the last one") {
+  Starts starts{{{1}, {-1, -1, -1, true}}};
+  CHECK(run(starts, 4, 5).value() == exit_code::kStartFailed);
+  CHECK(starts.sizes == std::vector<int>{4, 4});
 }
 
 TEST_CASE("a job that ends because too few hosts are left has a page that says so") {

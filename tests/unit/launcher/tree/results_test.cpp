@@ -162,6 +162,26 @@ TEST_CASE("results come home with rights and links, however large, a window at a
   CHECK(test::read_file(elsewhere) == "not yours");
 }
 
+TEST_CASE("folders of results have what the umask here leaves of their rights, as files have") {
+  const test::Folder folder;
+  const std::string node = folder.path + "/node";
+  const std::string home = folder.path + "/home";
+  test::write_file(node + "/out/deep/log", "made");
+  for (const char* made : {"/out", "/out/deep", "/out/deep/log"}) {
+    REQUIRE(::chmod((node + made).c_str(), 0777) == 0);
+  }
+  const mode_t before = ::umask(027);
+  Way way(home);
+  way.bring_home(node, {}, {"/out/"});
+  ::chmod((home + "/node1/out").c_str(), 0700);
+  way.bring_home(node, {}, {"/out/"});
+  ::umask(before);
+  CHECK(way.failures.empty());
+  for (const char* made : {"/out", "/out/deep", "/out/deep/log"}) {
+    CHECK(fs::status(home + "/node1" + made).permissions() == fs::perms(0750));
+  }
+}
+
 TEST_CASE("results are looked for and named in portions, and the loop goes on in between") {
   const test::Folder folder;
   const std::string node = folder.path + "/node";

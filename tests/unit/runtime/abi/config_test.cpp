@@ -269,6 +269,17 @@ TEST_CASE("a rank that was started as one of several and knows of none of them s
   CHECK(words(changed("SLURM_STEP_NUM_TASKS", "2")).empty());
 }
 
+TEST_CASE("a process that no launcher has told anything is known as such") {
+  const auto is_untold = [](const Variables& variables) { return config_of(variables).value().has_no_launcher; };
+  CHECK(is_untold({}));
+  CHECK(is_untold({{"HVD_RANK", ""}}));  // as a shell leaves it
+  CHECK_FALSE(is_untold(changed("HVD_RANK", "0")));
+  CHECK_FALSE(is_untold({{"SLURM_STEP_NUM_TASKS", "2"}}));
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "TORCHELASTIC_RUN_ID"}) {
+    CHECK_FALSE(is_untold({{name, "1"}}));
+  }
+}
+
 TEST_CASE("the data plane is MPI where that is asked for, and an unknown one is refused by name") {
   CHECK_FALSE(config_of({}).value().mpi.moves_data);
   CHECK_FALSE(config_of({{"HOROVOD_CPU_OPERATIONS", "GLOO"}}).value().mpi.moves_data);

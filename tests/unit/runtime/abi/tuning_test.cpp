@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/abi/tuning_source.h"
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 #include "runtime/bench/tune_bench.h"
 #include "runtime/core/tuning_table.h"
 #include "tests/multi/thread_job.h"

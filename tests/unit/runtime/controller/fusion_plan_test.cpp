@@ -156,10 +156,12 @@ TEST_CASE("the extents of a response are bounded, also of a group's") {
 TEST_CASE("what a joined rank has not asked for says how much of what it is, with all that it travels with") {
   auto missed = tensor("m", 3);
   missed.request.op = ReduceOp::kMax;
+  missed.request.prescale = 0.25;
   missed.request.postscale = 0.5;
   missed.is_missed = true;
   auto other = tensor("o", 2);
   other.request.op = ReduceOp::kMax;
+  other.request.prescale = 0.25;
   other.request.postscale = 0.5;
   auto scalar = tensor("s", 1);
   scalar.request.shape = {};
@@ -169,6 +171,7 @@ TEST_CASE("what a joined rank has not asked for says how much of what it is, wit
   CHECK(plan[0].counts == std::vector<std::int64_t>{2, 3});
   CHECK(plan[0].dtype == Dtype::kFloat32);
   CHECK(plan[0].op == ReduceOp::kMax);
+  CHECK(plan[0].prescale == 0.25);
   CHECK(plan[0].postscale == 0.5);
   CHECK(plan[1].counts.empty());
   scalar.is_missed = true;

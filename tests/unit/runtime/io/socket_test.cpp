@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -140,11 +141,15 @@ TEST_CASE("a port where nobody listens is unreachable, in one step or in two") {
   CHECK((!started.ok() || !finish_connect(started.value().get(), "connect").ok()));
 }
 
-TEST_CASE("a unix socket tells who is at its other end, and a path that is too long is refused by name") {
+TEST_CASE(
+    "a unix socket is its owner's, tells who is at its other end, and a path that is too long is refused by name") {
   std::string dir = "/tmp/hvd-test-XXXXXX";
   REQUIRE(::mkdtemp(dir.data()) != nullptr);
   {
+    const mode_t before = ::umask(0);
     const Fd listener = listen_unix(dir + "/s").value();
+    ::umask(before);
+    CHECK(std::filesystem::status(dir + "/s").permissions() == (std::filesystem::perms(0600)));
     const Fd here = connect_unix(dir + "/s", soon()).value();
     const Fd there = accept_one(listener.get(), soon()).value();
     CHECK(peer_uid(there.get()).value() == ::getuid());

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 
 namespace hvd::shm_ring_test {
 namespace {

@@ -1,5 +1,5 @@
-// The processor that this runs on: its name, and what a loop does that waits for another core to write, before it gives
-// up and sleeps.
+// The machine that this runs on: the id of its boot, its processor's name, and what a loop does that waits for another
+// core to write, before it gives up and sleeps.
 #pragma once
 
 #include <sched.h>
@@ -12,6 +12,9 @@ namespace hvd {
 // Returns the kernel's name ("Intel(R) Xeon(R) ..."; for Arm its implementer and part); "unknown" if it gives none.
 // A tuning table contains it, so that measurements of another processor are recognised.
 std::string processor_name();
+
+// Returns what no other machine has, and this one only until it starts anew; empty if the kernel does not tell it.
+std::string boot_id();
 
 // The processor's hint that this loop only waits.
 inline void pause_briefly() {

@@ -1,4 +1,4 @@
-#include "runtime/base/processor.h"
+#include "runtime/base/machine.h"
 
 #include <fstream>
 
@@ -22,6 +22,12 @@ std::string processor_name() {
     }
   }
   return name.empty() ? "unknown" : name;
+}
+
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
 }
 
 }  // namespace hvd
