@@ -55,6 +55,30 @@ def case_operators_and_scales():
     assert both(lambda v: hvd.allreduce(v, op=hvd.Max), jnp.array([RANK == 0, False])).tolist() == [True, False]
 
 
+def case_complex_numbers_and_their_gradients():
+    z = jnp.array([1 + 2j, 3 - 1j], jnp.complex64) * OWN
+    for op, expected in ((hvd.Sum, TOTAL), (hvd.Average, TOTAL / SIZE)):
+        tree = both(lambda v, op=op: hvd.allreduce(v, op=op), {"z": z, "x": jnp.ones(2) * OWN, "none": None})
+        assert tree["z"].dtype == jnp.complex64 and tree["none"] is None
+        equal(tree["z"].real, np.array([1.0, 3.0]) * expected), equal(tree["z"].imag, np.array([2.0, -1.0]) * expected)
+        equal(tree["x"], np.full(2, expected))
+        loss = lambda v, op=op: hvd.allreduce(v, op=op).imag.sum()
+        gradient = jax.jit(jax.grad(loss, holomorphic=False))(z)
+        equal(gradient.imag, np.full(2, -SIZE if op == hvd.Sum else -1)), equal(gradient.real, np.zeros(2))
+    assert "complex64 cannot be reduced" in raises(ValueError, hvd.allreduce, z, op=hvd.Max)
+
+
+def case_numbers_of_64_bits():
+    jax.config.update("jax_enable_x64", True)
+    try:
+        exact = 2.0**40 + OWN
+        assert hvd.metric_average({"n": exact, "i": 2**40})["n"] == 2.0**40 + TOTAL / SIZE
+        for value in (hvd.allreduce(jnp.array([exact]), op=hvd.Max), jax.jit(lambda v: hvd.allreduce(v, op=hvd.Max))(jnp.array([exact]))):
+            assert value.dtype == jnp.float64 and value[0] == 2.0**40 + SIZE
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
 def case_gathered_scattered_exchanged_and_broadcast():
     x = jnp.arange(2.0 * SIZE).reshape(SIZE * 2, 1) + 100 * RANK
     everything = np.concatenate([np.arange(2.0 * SIZE).reshape(-1, 1) + 100 * r for r in RANKS])
@@ -247,7 +271,7 @@ def case_wrong_use_says_what_to_do():
     x = jnp.ones(3)
     cases = {
         "convert them first": lambda: jax.jit(hvd.allreduce)(jnp.ones(2, jnp.uint32)),
-        "cannot be reduced": lambda: hvd.allreduce(jnp.ones(2, jnp.complex64)),
+        "cannot be reduced": lambda: hvd.allreduce(jnp.ones(2, jnp.complex64), op=hvd.Max),
         "is none of": lambda: hvd.allreduce(x, op=9),
         "outside of jit": lambda: jax.jit(lambda v: hvd.alltoall(v, splits=[3] + [0] * (SIZE - 1)))(x),
         "no dimension 0": lambda: jax.jit(hvd.allgather)(jnp.float32(1)),

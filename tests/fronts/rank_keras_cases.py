@@ -186,6 +186,38 @@ def case_a_variable_of_each_ranks_own_steps_by_the_sum_of_backward_passes():
         assert keras.ops.convert_to_numpy(variable)[0] == -2 * (RANK + 1) / (SIZE if scale else 1)
 
 
+def case_a_state_of_a_loop_that_leaves_the_model_as_it_was():
+    """On JAX a loop of one's own has its arrays beside the model, and a commit would keep the first ones."""
+    model = make_model()
+    optimizer = OPTIMIZERS.SGD(0.1)
+    optimizer.build(model.trainable_variables)
+
+    def said(change, **values):
+        state = hvd.elastic.KerasState(model, optimizer, **values)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            state.commit()  # before any batch
+            change(state)
+            state.commit()
+            state.commit()
+        return [str(w.message) for w in caught if "KerasState" in str(w.message)]
+
+    def train(state):
+        model.trainable_variables[0].assign(model.trainable_variables[0] + 1)
+        state.batch += 1
+
+    def count(state):
+        state.batch += 1
+
+    def become_an_array(state):
+        state.batch = np.zeros(2)
+
+    assert said(become_an_array, batch=0) == []
+    assert said(train, batch=0) == said(lambda state: None, batch=0) == []
+    told = said(count, batch=0, name="x")
+    assert len(told) == (BACKEND == "jax") and all("stateless_apply" in text and "JaxState" in text for text in told), told
+
+
 def case_callbacks():
     model = make_model()
     optimizer = hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.4, momentum=0.9))
@@ -219,6 +251,20 @@ def case_callbacks():
     if SIZE > 1:
         chosen = [hvd.callbacks.MetricAverageCallback(), *([keras.callbacks.ReduceLROnPlateau("loss")] if RANK == 1 else [])]
         assert "only rank 1 has ReduceLROnPlateau of loss" in raises(ValueError, fit, model, own(X), own(Y), BATCH, chosen)
+
+
+def case_a_loss_that_is_no_number_ends_the_fit_of_all_ranks():
+    """The last rank alone has it in its second batch; the others would wait for its gradients."""
+    model = make_model()
+    compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.4)))
+    x = own(X).copy()
+    if RANK == SIZE - 1:
+        x[BATCH : 2 * BATCH] = np.nan
+    ended = []
+    batches = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: ended.append(batch))
+    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), keras.callbacks.TerminateOnNaN(), batches]
+    history = fit(model, x, own(Y), BATCH, callbacks, epochs=3)
+    assert len(history["loss"]) == 1 and ended == [0, 1], (history, ended)
 
 
 def case_schedules_without_initial_lr_begin_at_the_optimizers():
@@ -379,6 +425,22 @@ def case_an_elastic_state_goes_on_after_a_failed_step():
     fit(alone, X, Y, BATCH * SIZE, epochs=3)
     for got, expected in zip(model.get_weights(), alone.get_weights()):
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
+
+
+def case_an_elastic_state_builds_an_optimizer_that_has_not_stepped():
+    """Scripts for Keras 2 make a state of a model that is compiled only."""
+    model = make_model()
+    compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.Adam(0.1)))
+    assert not model.optimizer.built
+    state = hvd.elastic.KerasState(model, batch=20 + RANK)
+    state.sync()
+    assert state.batch == 20 and len(model.optimizer.variables) > 2 * len(model.trainable_variables)
+    fit(model, own(X), own(Y), BATCH, epochs=1)
+    state.restore()
+    assert int(keras.ops.convert_to_numpy(model.optimizer.iterations)) == 0
+    fit(model, own(X), own(Y), BATCH, epochs=1)
+    same_on_all(model)
+    assert "model.build" in raises(ValueError, hvd.elastic.KerasState, keras.Sequential([keras.layers.Dense(2)]))
 
 
 def case_after_a_failure_the_first_epoch_has_only_the_batches_that_are_left():

@@ -1,11 +1,12 @@
 """Keras' callbacks and schedules with horovod.tensorflow.keras; runs as a rank (test_tensorflow.py), with Keras 3 or legacy Keras."""
 
+import tempfile
 import warnings
 
 import numpy as np
 import tensorflow as tf
 from rank_side import raises, run_cases
-from tf_model import BATCH, INPUTS, KERAS_3, LABELS, RANK, ROWS, SIZE, make_model, near, own
+from tf_model import BATCH, INPUTS, KERAS_3, LABELS, RANK, ROWS, SIZE, check_same_on_ranks, make_model, near, own
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
@@ -47,6 +48,59 @@ def case_callbacks_that_decide_must_be_on_all_ranks():
             assert f"only rank 0 has {name}." in said, said
     both = [hvd_keras.callbacks.MetricAverageCallback()] * (RANK > 0) + [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)]
     assert "MetricAverageCallback" in raises(ValueError, model.fit, own(INPUTS), own(LABELS), verbose=0, callbacks=both)
+
+
+def case_a_backup_of_one_rank():
+    """Keras 3 begins on all ranks where it begins on the one that has restored it; legacy Keras cannot, and says so."""
+    folder, epochs = hvd.broadcast_object(tempfile.mkdtemp()), []
+
+    class Stop(Exception):
+        pass
+
+    def stop_in_third(epoch, _):
+        epochs.append(epoch)
+        if epoch == 2:
+            raise Stop
+
+    def run(model, *others):
+        backup = [tf.keras.callbacks.BackupAndRestore(f"{folder}/backup")] if RANK == 0 else []
+        chosen = [*backup, hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0), *others]
+        return model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=4, verbose=0, callbacks=chosen)
+
+    ending = tf.keras.callbacks.LambdaCallback(on_epoch_begin=stop_in_third)
+    if not KERAS_3:
+        assert "only rank 0 has the callback BackupAndRestore" in raises(ValueError, run, compiled_model(), ending)
+        return
+    raises(Stop, run, compiled_model(), ending)
+    model = compiled_model()
+    model.set_weights([weight + RANK for weight in model.get_weights()])  # those of the backup count
+    history = run(model)
+    assert epochs == [0, 1, 2] and history.epoch == [2, 3], (epochs, history.epoch)
+    check_same_on_ranks(model)
+    expected = compiled_model()
+    expected.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=4, verbose=0,
+                 callbacks=[hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)])  # fmt: skip
+    near(model, expected)
+    behind = [tf.keras.callbacks.BackupAndRestore(f"{folder}/backup")] if RANK == 0 else []
+    chosen = [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0), *behind]
+    said = raises(ValueError, compiled_model().fit, own(INPUTS), own(LABELS), verbose=0, callbacks=chosen)
+    assert "behind hvd.callbacks.BroadcastGlobalVariablesCallback on rank 0" in said, said
+
+
+def case_arguments_in_the_order_of_older_releases_are_told():
+    warmup, schedule = hvd_keras.callbacks.LearningRateWarmupCallback, hvd_keras.callbacks.LearningRateScheduleCallback
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warmup(5)
+        warmup(0.1), warmup(1), warmup(), warmup(warmup_epochs=3)
+        schedule(1, multiplier=0.1), schedule(0.1, 2), schedule(multiplier=0.1)
+    assert [str(w.message) for w in caught if "initial_lr" in str(w.message)] == [
+        "LearningRateWarmupCallback(5): since Horovod 0.20 the first argument is initial_lr; write "
+        "LearningRateWarmupCallback(warmup_epochs=5), or initial_lr=5.0 if it is the learning rate"
+    ]
+    assert caught[0].filename == __file__
+    assert "write LearningRateScheduleCallback(multiplier=FUNCTION)" in raises(ValueError, schedule, lambda epoch: 0.1)
+    assert "write multiplier=..." in raises(ValueError, schedule, 0.1, start_epoch=3)
 
 
 def case_metrics_that_one_rank_alone_has_are_the_same_on_all():
@@ -125,6 +179,20 @@ def case_keras_in_a_graph_of_tensorflow_1():
         rates = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=3, verbose=0, callbacks=callbacks).history["lr"]
         np.testing.assert_allclose(rates, [0.1 * (1 + 1 / SIZE) / 2, 0.1, 0.1], rtol=1e-5)
         weights = model.get_weights()
+    for mine, others in zip(weights, hvd.broadcast_object(weights)):
+        np.testing.assert_array_equal(mine, others)
+
+
+def case_keras_in_a_graph_of_tensorflow_1_with_backward_passes_per_step():
+    if KERAS_3:
+        return
+    with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
+        model, start = make_model(), make_model().get_weights()
+        optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.1), backward_passes_per_step=2)
+        model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=2, verbose=0)
+        weights = model.get_weights()
+    assert all(np.any(a != b) for a, b in zip(weights, start))
     for mine, others in zip(weights, hvd.broadcast_object(weights)):
         np.testing.assert_array_equal(mine, others)
 

@@ -48,6 +48,18 @@ def case_each_rank_has_all_elements_of_its_own_dataset():
         assert sorted(numbers(dataset)) == list(range(NUMBERS))
 
 
+def case_nobody_reads_the_key_by_a_file_that_he_has_made_before():
+    file = os.path.join(os.environ["HVD_TEST_REPORTS"], f"key-{RANK}")
+    with open(f"{file}.{os.getpid()}.part", "w+") as theirs:
+        os.fchmod(theirs.fileno(), 0o666)
+        config = TfDataServiceConfig(1, 1, "compute", {"lo": [("127.0.0.1", 1)]}, b"secret key")
+        assert "secret" not in f"{config}"
+        config.write(file)
+        assert theirs.read() == ""
+    assert os.stat(file).st_mode & 0o777 == 0o600
+    assert TfDataServiceConfig.read(file).key == b"secret key"
+
+
 def case_ranks_share_a_dataset():
     with Workers("shared") as config:
         dataset = send_to_data_service(tf.data.Dataset.range(NUMBERS).batch(BATCH), config, RANK, SIZE, reuse_dataset=True)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 import threading
 
 import numpy as np
@@ -9,8 +10,10 @@ import tensorflow as tf
 from rank_side import raises, run_cases
 
 import horovod.tensorflow as hvd
+from horovod.common._lib import MAC_BYTES
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import is_version_greater_equal_than
+from horovod.tensorflow import functions
 
 if "HVD_TEST_ONE_THREAD" in os.environ:  # for operations of a graph: what blocked one would block all
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -379,6 +382,37 @@ def case_broadcast_variables_and_objects():
     assert hvd.allgather_object("x" * RANK, name="texts") == ["x" * rank for rank in range(SIZE)]
 
 
+class Noticed:
+    def __reduce__(self):
+        return setattr, (sys, "hvd_test_unpickled", True)
+
+
+def case_objects_that_something_on_the_way_has_changed_are_not_unpickled():
+    true_broadcast, true_gather = functions.broadcast_array, functions._gather_arrays
+
+    def broadcast(array, *args):
+        true_broadcast(array, *args)
+        if array.dtype == np.uint8:
+            array[MAC_BYTES] ^= 1  # the first byte of the object
+
+    def gather(array, *args):
+        came = bytearray(true_gather(array, *args))
+        if array.dtype == np.uint8:
+            came[MAC_BYTES] ^= 1
+        return bytes(came)
+
+    functions.broadcast_array, functions._gather_arrays = broadcast, gather
+    try:
+        if RANK != 0:
+            raises(HorovodInternalError, hvd.broadcast_object, Noticed(), 0)
+        else:
+            hvd.broadcast_object(Noticed(), 0)
+        raises(HorovodInternalError, hvd.allgather_object, Noticed())
+    finally:
+        functions.broadcast_array, functions._gather_arrays = true_broadcast, true_gather
+    assert not hasattr(sys, "hvd_test_unpickled")
+
+
 def case_global_variables_of_sessions():
     assert "broadcast_variables" in raises(RuntimeError, hvd.broadcast_global_variables, 0)
     with tf.Graph().as_default():
@@ -393,7 +427,49 @@ def case_join_brings_zeros():
         same(hvd.allreduce([2.0], op=hvd.Sum, name="after_join"), [2.0] if SIZE > 1 else [2.0])
     last = hvd.join()
     assert last.dtype == tf.int32 and 0 <= int(last) < SIZE
-    assert "outside of graphs" in raises(RuntimeError, tf.function(lambda: hvd.join()))
+
+
+def case_join_within_graphs():
+    """In a session it is one of the things to run; a function runs it after the collectives that are before it."""
+    if RANK > 0:
+        same(in_session(lambda p: hvd.allreduce(p, op=hvd.Sum), np.ones(2, np.float32)), [SIZE - 1] * 2)
+    last = in_session(hvd.join)
+    assert last.dtype == np.int32 and last.shape == () and 0 <= last < SIZE
+    assert len(set(hvd.allgather_object(int(last)))) == 1 and (last > 0 or SIZE == 1), "rank 0 is not the last"
+
+    @tf.function
+    def function(x):
+        total = hvd.allreduce(x, op=hvd.Sum)
+        last = hvd.join()
+        assert last.shape == ()
+        return total, last
+
+    for _ in range(2):
+        total, last = function(tf.constant(1.0))
+        assert total == SIZE and 0 <= last < SIZE
+
+    weight = tf.Variable(0.0)
+
+    @tf.function
+    def step(x):
+        weight.assign_add(hvd.allreduce(x, op=hvd.Sum, name="step"))
+
+    @tf.function
+    def epoch(data):
+        for x in data:
+            step(x)
+        return hvd.join()
+
+    epoch(tf.data.Dataset.from_tensor_slices(tf.ones([3 + 2 * RANK])))
+    ranks_in_step = [sum(3 + 2 * rank > i for rank in range(SIZE)) for i in range(3 + 2 * RANK)]
+    assert weight == sum(ranks_in_step), weight
+
+    @tf.function
+    def within(x):
+        return tf.cond(x > 0, hvd.join, lambda: tf.constant(0))
+
+    assert "outside" in raises(RuntimeError, within, tf.constant(1.0))
+    assert "jit_compile=False" in raises(NotImplementedError, tf.function(hvd.join, jit_compile=True))
 
 
 def case_what_is_wrong_is_named():

@@ -13,6 +13,7 @@ from tf_model import BATCH, CAN_COMPILE, INPUTS, KERAS_3, LABELS, RANK, ROWS, SI
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 import horovod.tensorflow._reduce as hvd_reduce
+from horovod.tensorflow._aggregation import LocalAggregation
 
 
 def by_tape(wrap, model, x, y, rate=0.1, compiled=True):
@@ -85,6 +86,66 @@ def case_partial_tape_by_layers():
     raises(ValueError, hvd.PartialDistributedGradientTape, tf.GradientTape(), local_layers=["no layer"])
 
 
+class Outside:
+    """A set of two ranks, of which this one is none."""
+
+    process_set_id = 1
+
+    def takes_part(self):
+        return False
+
+    def size(self):
+        return 2
+
+
+def case_local_gradients_outside_of_the_process_set_stay_as_they_are():
+    optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), process_set=Outside())
+    local = tf.Variable(1.0)
+    optimizer.register_local_var(local)
+    ((gradient, _),) = optimizer.compute_gradients(lambda: 2.0 * local, [local])
+    assert float(gradient) == 2.0
+    optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(1.0), process_set=Outside())
+    optimizer.register_local_var(local)
+    optimizer.apply_gradients([(tf.constant(2.0), local)])
+    assert float(local) == -1.0
+
+
+def case_helpers_that_programs_build_optimizers_on():
+    """Of horovod.tensorflow.gradient_aggregation and gradient_aggregation_eager."""
+    from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper, apply_op_to_not_none_tensors, get_not_none_from_list
+    from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
+
+    assert get_not_none_from_list([None, 1]) == [1] and apply_op_to_not_none_tensors(max, [None, 1], 2) == [None, 2]
+    reduce = hvd_reduce._make_allreduce_grads_fn("helper", "", "", hvd.Compression.none, False, op=hvd.Sum)
+    for make, divisor in (
+        (lambda: LocalGradientAggregationHelper(2, reduce, False, True, RANK, LocalGradientAggregationHelper._OPTIMIZER_TYPE_LEGACY), SIZE),
+        (lambda: LocalGradientAggregationHelper(2, reduce, False, True, RANK, None, scale_local_gradients=False), 1),
+        (lambda: LocalGradientAggregationHelperEager(2, reduce, False, True, local_gradients_scaling_factor=4.0), 4),
+        (lambda: LocalGradientAggregationHelperEager(2, reduce, False, True), 1),
+    ):
+        common, local, unused, counter = tf.Variable(0.0), tf.Variable(0.0), tf.Variable(0.0), tf.Variable(0, dtype=tf.int64)
+        helper, optimizer = make(), mock.Mock(iterations=counter)
+        helper.register_local_var(local)
+
+        @tf.function
+        def step(gradient):
+            reduced = helper.compute_gradients([gradient, gradient, None], [common, local, unused])
+            pairs = list(zip(reduced, [common, local]))
+
+            def apply():
+                for gradient, variable in pairs:
+                    variable.assign_sub(gradient)
+
+            helper.apply_gradients(apply, optimizer, pairs)
+
+        for number in range(4):
+            step(tf.constant(RANK + 1.0))
+            done = (number + 1) // 2
+            assert float(common) == -done * SIZE * (SIZE + 1) / 2 and float(local) == -done * (RANK + 1.0) / divisor
+        assert int(counter) == 2  # it counts the passes that step nothing
+    raises(ValueError, LocalGradientAggregationHelperEager, 0, reduce, False, False)
+
+
 def case_embeddings_have_sparse_gradients():
     table = tf.Variable(tf.ones([4, 2]))
     for options in ({}, {"sparse_as_dense": True}):
@@ -143,6 +204,26 @@ def case_optimizer_of_tensorflow_1():
             np.testing.assert_allclose(values, [1.0 - step * count for count in steps], rtol=1e-6)
 
 
+def case_what_passes_have_added_up_is_in_no_checkpoint_of_tensorflow_1():
+    """So that a checkpoint from before restores, and one rank's sums are not broadcast to all."""
+    with tf.Graph().as_default():
+        variable = tf.compat.v1.get_variable("v", initializer=1.0, use_resource=True)
+        optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.5), backward_passes_per_step=2)
+        train = optimizer.minimize(variable * (RANK + 1.0))
+        assert [v.name for v in tf.compat.v1.global_variables()] == ["v:0"]
+        assert len(tf.compat.v1.local_variables()) == 2
+        broadcast = hvd.broadcast_global_variables(0)
+        for initializes_local in (True, False):
+            with tf.compat.v1.Session() as session:
+                session.run(tf.compat.v1.global_variables_initializer())
+                if initializes_local:
+                    session.run(tf.compat.v1.local_variables_initializer())
+                session.run(train)
+                session.run(broadcast)  # in the middle of the passes
+                session.run(train)
+                np.testing.assert_allclose(session.run(variable), 1.0 - 0.5 * (SIZE + 1), rtol=1e-6)
+
+
 def case_adasum_optimizer_of_tensorflow_1():
     with tf.Graph().as_default():
         variable = tf.compat.v1.get_variable("v", initializer=[1.0, 1.0], use_resource=True)
@@ -167,6 +248,20 @@ def case_keras_trains_as_one_process_with_the_whole_batch():
         fit(model, hvd_keras.DistributedOptimizer(optimizer), own(INPUTS), own(LABELS), BATCH, **options)
         check_same_on_ranks(model)
         near(model, expected)
+
+
+def case_a_rank_whose_layers_have_other_names_trains_with_the_others():
+    """Keras counts layers' names in each process. So they differ where rank 0 has loaded the model that the others make."""
+    for options in ({}, {"backward_passes_per_step": 2}, {"groups": 2}):
+        for _ in range(RANK):
+            make_model()
+        model = make_model()
+        names = hvd.allgather_object([layer.name for layer in model.layers])
+        assert SIZE == 1 or names[0] != names[1]
+        fit(model, hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1), **options), own(INPUTS), own(LABELS), BATCH, epochs=1)
+        check_same_on_ranks(model)
+        for _ in range(SIZE - 1 - RANK):
+            make_model()  # the cases after this one need equal names
 
 
 def case_keras_with_adam_from_different_beginnings():
@@ -195,6 +290,26 @@ def case_embeddings_in_keras():
         words = (np.abs(own(INPUTS)[:, :4]) * 3).astype(np.int32) % 10
         fit(model, hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), words, own(LABELS), BATCH, **options)
         check_same_on_ranks(model)
+
+
+def case_embeddings_in_keras_with_backward_passes_per_step():
+    def make():
+        tf.keras.utils.set_random_seed(1)
+        return tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Embedding(5, 4), tf.keras.layers.Flatten(),
+                                    tf.keras.layers.Dense(2)])  # fmt: skip
+
+    words = (np.abs(INPUTS[:, :4]) * 3).astype(np.int32) % 5
+    expected = make()
+    fit(expected, tf.keras.optimizers.SGD(0.1), words, LABELS, 2 * BATCH * SIZE, False, epochs=1)
+    for options in ({"sparse_as_dense": True}, {})[: 1 + KERAS_3]:  # legacy Keras refuses rows, as Horovod does
+        for eagerly in (True, False):
+            model = make()
+            optimizer = hvd_keras.DistributedOptimizer(
+                tf.keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=True, **options
+            )
+            fit(model, optimizer, own(words), own(LABELS), BATCH, epochs=1, run_eagerly=eagerly)
+            check_same_on_ranks(model)
+            near(model, expected)
 
 
 def case_rows_of_embeddings_are_reduced_as_whole_tables_are():
@@ -471,6 +586,70 @@ def case_keras_functions_give_tensors_in_a_function():
         return hvd_keras.allreduce(value, op=hvd.Sum) + 1.0
 
     assert float(total(tf.constant(1.0 + RANK))) == SIZE * (SIZE + 1) / 2 + 1
+
+
+def case_passes_are_counted_anew_with_a_state_that_is_restored_or_shared():
+    variable = tf.Variable(1.0)
+    helper = LocalAggregation(2, lambda gradients, _: [hvd.allreduce(one, op=hvd.Sum) for one in gradients], False, False)
+    state = hvd.elastic.TensorFlowState([variable])
+
+    def passes(*values):
+        return [float(helper.compute_gradients([tf.constant(value)], [variable])[0]) for value in values]
+
+    assert passes(1.0) == [0.0]
+    state.restore()
+    assert passes(2.0, 4.0) == [0.0, 6.0 * SIZE]
+    if RANK == 0:  # which is in the middle of a step when another joins
+        passes(8.0)
+    state.sync()
+    assert passes(1.0, 2.0) == [0.0, 3.0 * SIZE]
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(1.0)
+    optimizer = hvd.DistributedOptimizer(optimizer, op=hvd.Adasum, backward_passes_per_step=2)
+    if RANK == 0:
+        optimizer.apply_gradients([(tf.constant(1.0), variable)])
+    state.sync()
+    for _ in range(2):
+        optimizer.apply_gradients([(tf.constant(1.0), variable)])
+    assert int(optimizer.counter) == 0
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = tf.compat.v1.get_variable("v", initializer=1.0, use_resource=True, trainable=False)
+        helper = LocalAggregation(2, lambda gradients, _: gradients, False, False)
+        (gradient,) = helper.compute_gradients([tf.constant(2.0)], [variable])
+        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+        state = hvd.elastic.TensorFlowState(session=session)
+        assert session.run(gradient) == 0
+        state.restore()
+        assert [session.run(gradient) for _ in range(2)] == [0, 4]
+
+
+def case_a_function_among_custom_objects_makes_the_optimizer_of_a_loaded_model():
+    """As in Horovod's own scripts, which load .h5 files so."""
+
+    class Mine(tf.keras.optimizers.SGD):
+        pass
+
+    made = []
+
+    def make(**settings):
+        made.append(settings["learning_rate"])
+        return hvd_keras.DistributedOptimizer(Mine(**settings))
+
+    model = make_model()
+    fit(model, hvd_keras.DistributedOptimizer(Mine(0.25, momentum=0.5)), own(INPUTS), own(LABELS), BATCH, epochs=1)
+    with tempfile.TemporaryDirectory() as folder:
+        for i, name in enumerate(("model.keras", "model.h5")):
+            path = str(pathlib.Path(folder, name))
+            model.save(path)
+            again = hvd_keras.load_model(path, custom_objects={"Mine": make, "other": lambda: None})
+            assert type(again.optimizer).__name__ == "Mine" and made == [0.25] * (i + 1), made
+            again.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=1, shuffle=False, verbose=0)
+            check_same_on_ranks(again)
+        schedule = tf.keras.optimizers.schedules.ExponentialDecay(0.5, 10, 0.5)
+        model = make_model()
+        fit(model, hvd_keras.DistributedOptimizer(Mine(schedule)), own(INPUTS), own(LABELS), BATCH, epochs=1)
+        model.save(path := str(pathlib.Path(folder, "schedule.keras")))
+        hvd_keras.load_model(path, custom_objects={"Mine": make})
+        assert type(made[-1]) is type(schedule) and made[-1].get_config() == schedule.get_config(), made
 
 
 def case_elastic_states():

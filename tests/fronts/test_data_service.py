@@ -3,6 +3,7 @@
 import ast
 import functools
 import pathlib
+import select
 import socket
 import threading
 
@@ -10,6 +11,7 @@ import pytest
 from patience import PATIENCE
 from ranks import run_ranks
 
+from horovod.runner.common.service import _calls
 from horovod.runner.common.service.compute_service import ComputeClient, ComputeService
 from horovod.runner.common.util.env import get_env_rank_and_size
 from horovod.runner.common.util.secret import make_secret_key
@@ -92,6 +94,36 @@ def test_without_the_key_nobody_calls_or_answers(service):
         replaying.recv(64)
         replaying.sendall(b"\0\0\0\2" + bytes(32) + b"{}")
         assert replaying.recv(1) == b""
+    assert client.is_running()
+
+
+def test_those_who_prove_nothing_have_few_threads_and_little_time(service, monkeypatch):
+    there, client = service
+    (address, port), = there.addresses()["lo"]
+    monkeypatch.setattr(_calls, "_MOST_UNPROVEN", 4)
+    strangers = [socket.create_connection((address, port), PATIENCE) for _ in range(12)]
+    for stranger in strangers[:8]:
+        stranger.recv(64)
+        assert stranger.recv(1) == b""  # the server has hung up
+    assert client.is_running()
+    assert len(strangers[-1].recv(64)) == 32 and select.select([strangers[-1]], [], [], 0) == ([], [], [])  # not yet
+    # One who says a byte now and then is hung up on as one who says nothing.
+    monkeypatch.setattr(_calls, "_PATIENCE_S", 1.0)
+    with socket.create_connection((address, port), PATIENCE) as slow:
+        slow.settimeout(0.1)
+        for _ in range(10 * PATIENCE):
+            try:
+                slow.sendall(b"\0")
+                if not slow.recv(64):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        else:
+            raise AssertionError("it is still heard")
+    for stranger in strangers:
+        stranger.close()
     assert client.is_running()
 
 

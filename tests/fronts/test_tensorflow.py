@@ -160,3 +160,29 @@ def test_legacy_keras_in_a_graph_is_broadcast_when_it_trains():
                           env={**os.environ, **QUIET, "TF_USE_LEGACY_KERAS": "1"})  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [f"[{rank}]<stdout>:kernel 1.0 sum 3.0" for rank in range(2)], done.stdout
+
+
+REFERENCES = """
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+import horovod.tensorflow as hvd
+hvd.init()
+variable = tf.get_variable("v", initializer=[[1.0, -1.0]] * 4)
+optimizer = hvd.DistributedOptimizer(tf.train.MomentumOptimizer(0.05, 0.5), op=hvd.Adasum)
+train = optimizer.minimize(tf.reduce_sum(tf.square(variable - [[1.0 * hvd.rank(), 3.0]])))
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    for _ in range(20):
+        session.run(train)
+        value = session.run(variable)
+        assert (value == hvd.broadcast_object(value)).all(), value
+print("moved", value[0, 1] > 0)
+"""
+
+
+def test_steps_of_reference_variables_are_reduced_by_adasum_after_they_are_made():
+    """Scripts of TensorFlow 1 have such variables: as an operand, one may be read before the step."""
+    done = subprocess.run([HVDRUN, "-np", "2", sys.executable, "-c", REFERENCES], capture_output=True, text=True, timeout=PATIENCE,
+                          env={**os.environ, **QUIET})  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"[{rank}]<stdout>:moved True" for rank in range(2)], done.stdout

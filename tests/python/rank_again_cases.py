@@ -158,6 +158,9 @@ def case_unusual_tensors():
         negative = torch._neg_view(mine())
         assert not is_short(lambda: call(negative))[0], form
         assert torch.equal(first_of(call(torch._neg_view(mine()))), -expected_of(form)), form
+        for _ in range(2):
+            short, result = is_short(lambda: call(torch.complex(mine(), -mine())))
+            assert not short and torch.equal(first_of(result), torch.complex(expected_of(form), -expected_of(form))), form
         assert not is_short(lambda: call(mine().double()))[0]
         assert first_of(call(mine().double())).dtype == torch.float64
         if not form.startswith("list"):
@@ -165,7 +168,7 @@ def case_unusual_tensors():
                 assert not is_short(lambda: call(torch.nn.Parameter(mine())))[0], form
                 assert not is_short(lambda: call(mine().as_subclass(Own)))[0], form
         for wrong in (mine().to_sparse(), mine().to_sparse_csr(), mine().to_mkldnn(), torch.nested.nested_tensor([mine()]),
-                      torch.complex(mine(), mine()), mine().to("meta"), mine().numpy(), 3, None):  # fmt: skip
+                      mine().to("meta"), mine().numpy(), 3, None):  # fmt: skip
             found = check_same(lambda: call(wrong))
             assert isinstance(found[0], type) and issubclass(found[0], Exception), (form, wrong, found)
         found = check_same(lambda: torch.func.vmap(call)(mine().expand(4, 2, 3)))
@@ -209,7 +212,7 @@ def case_unusual_arguments():
         assert torch.equal(hvd.allreduce_(mine(), average=False, name="again allreduce_"), TOTAL)
     assert [warning.category for warning in told] == [DeprecationWarning]
     assert hvd.allreduce(mine(), name="again allreduce", op=hvd.Sum, compression=hvd.Compression.fp16).dtype == torch.float32
-    for wrong in ([], mine(), (t for t in [mine()]), [mine(), 3], [torch.ones(1)] * 5000):
+    for wrong in ([], mine(), (t for t in ()), 3, [mine(), 3], [torch.ones(1)] * 5000):
         for function in (hvd.grouped_allreduce_, hvd.grouped_allreduce, hvd.grouped_allreduce_async_):
             assert isinstance(check_same(lambda: function(wrong, name="again list_", op=hvd.Sum))[0], type)
 

@@ -3,7 +3,7 @@
 import resource
 
 import torch
-from rank_side import raises, run_cases
+from rank_side import is_torch, raises, run_cases
 
 import horovod.torch as hvd
 from horovod.torch import _heap
@@ -78,7 +78,16 @@ def case_ranks_that_want_different_sizes():
     if SIZE > 1:
         said = raises(hvd.HorovodInternalError, hvd.SharedBuffer, [torch.empty(100_000 * (RANK + 1))])
         assert "Mismatched BUFFER ADD" in said, said
-    raises(ValueError, hvd.SharedBuffer, [torch.empty(1, dtype=torch.complex64)])
+    raises(ValueError, hvd.SharedBuffer, [torch.ones(1).to(torch.float8_e5m2)] if is_torch(2, 1) else [torch.ones(1).to_sparse()])
+
+
+def case_complex_numbers():
+    numbers = torch.complex(torch.arange(4.0) + RANK, torch.ones(4))
+    buffer = hvd.SharedBuffer([numbers])
+    buffer.tensors[0].copy_(numbers)
+    hvd.allreduce_(buffer.tensors[0], op=hvd.Sum)
+    assert torch.equal(buffer.tensors[0], torch.complex(torch.arange(4.0) * SIZE + sum(range(SIZE)), torch.full((4,), float(SIZE))))
+    buffer.close()
 
 
 def case_it_outlives_the_job():

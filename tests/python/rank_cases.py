@@ -1,5 +1,6 @@
 """The collective cases; runs as a rank (test_multi.py), on any number of ranks."""
 
+import contextlib
 import copy
 import json
 import multiprocessing
@@ -9,13 +10,15 @@ import tempfile
 import time
 import warnings
 
+import numpy
 import torch
-from rank_side import raises, run_cases
+from rank_side import is_torch, raises, run_cases
 
 import horovod.torch as hvd
+from horovod.common import _arrays
 from horovod.common._lib import MAC_BYTES
 from horovod.common.exceptions import HorovodInternalError
-from horovod.torch import functions, mpi_ops
+from horovod.torch import _handles, functions, mpi_ops
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -237,36 +240,47 @@ def case_allgather_object():
     assert hvd.allgather_object("r" * (RANK + 1)) == ["r" * (r + 1) for r in range(SIZE)]
 
 
-def case_objects_that_something_on_the_way_has_changed_are_not_unpickled():
-    true_calls = {name: getattr(mpi_ops, name) for name in ("broadcast_", "allgather")}
+class Noticed:
+    def __reduce__(self):
+        return setattr, (sys, "hvd_test_unpickled", True)
 
-    def spoiling(name):
-        def call(tensor, *args, **kwargs):
-            result = true_calls[name](tensor, *args, **kwargs)
-            came = tensor if name == "broadcast_" else result
-            if came.dtype == torch.uint8:
-                came[MAC_BYTES] ^= 1  # the first byte of the first object
+
+@contextlib.contextmanager
+def spoilt(module, names):
+    """In the block, the first byte of each object is another when it arrives, in all that these calls of a module bring."""
+    true_calls = {name: getattr(module, name) for name in names}
+
+    def spoiling(call):
+        def spoilt_call(given, *args, **kwargs):
+            result = call(given, *args, **kwargs)
+            came = given if call is true_calls.get("broadcast_") else result[0] if isinstance(result, list) else result
+            if came.dtype in (torch.uint8, numpy.uint8):
+                came[MAC_BYTES] ^= 1
             return result
 
-        return call
+        return spoilt_call
 
-    class Noticed:
-        def __reduce__(self):
-            return setattr, (sys, "hvd_test_unpickled", True)
-
+    for name, call in true_calls.items():
+        setattr(module, name, spoiling(call))
     try:
-        for name in true_calls:
-            setattr(mpi_ops, name, spoiling(name))
-        if RANK != 0:
-            raises(HorovodInternalError, hvd.broadcast_object, Noticed(), 0)
-        else:
-            hvd.broadcast_object(Noticed(), 0)
-        raises(HorovodInternalError, hvd.allgather_object, Noticed())
+        yield
     finally:
         for name, call in true_calls.items():
-            setattr(mpi_ops, name, call)
-    assert not hasattr(sys, "hvd_test_unpickled")
-    assert hvd.broadcast_object("as ever") == "as ever"
+            setattr(module, name, call)
+
+
+def case_objects_that_something_on_the_way_has_changed_are_not_unpickled():
+    # _arrays has those of JAX and Keras.
+    for front, module, names in ((hvd, mpi_ops, ("broadcast_", "allgather")), (_arrays, _arrays, ("broadcast", "allgather"))):
+        with spoilt(module, names):
+            if RANK != 0:
+                raises(HorovodInternalError, front.broadcast_object, Noticed(), 0)
+            else:
+                front.broadcast_object(Noticed(), 0)
+            raises(HorovodInternalError, front.allgather_object, Noticed())
+        assert not hasattr(sys, "hvd_test_unpickled")
+        assert front.broadcast_object("as ever") == "as ever"
+        assert front.allgather_object("r" * (RANK + 1)) == ["r" * (r + 1) for r in range(SIZE)]
     # Nor is one that is true, but another than the one that was asked for, or no more than a part of one.
     what = "broadcast_object one of rank 0 in process set 0"
     sealed = functions._sealed("x", what)
@@ -289,6 +303,9 @@ def case_broadcast_parameters():
     assert values[0][0] == SIZE - 1 and values[1][1][0] == SIZE - 1
     raises(ValueError, hvd.broadcast_parameters, model.named_parameters(), root_rank=0)
     raises(ValueError, hvd.broadcast_parameters, {"epoch": 3}, root_rank=0)
+    before = len(_handles._pending)
+    raises(ValueError, hvd.broadcast_parameters, [("a", torch.ones(2)), ("b", torch.ones(2).to_mkldnn())], root_rank=0)
+    assert len(_handles._pending) == before, "what was started is waited for"
 
 
 def _same_everywhere(value):
@@ -366,7 +383,10 @@ def case_mismatched_gather():
 
 
 def case_wrong_arguments():
-    raises(ValueError, hvd.allreduce, torch.ones(2, dtype=torch.complex64))
+    raises(ValueError, hvd.allreduce, torch.ones(2).to(torch.float8_e5m2) if is_torch(2, 1) else torch.ones(2).to_mkldnn())
+    for op in (hvd.Max, hvd.Min, hvd.Product, hvd.Adasum):
+        told = raises(ValueError, hvd.allreduce, torch.ones(2, dtype=torch.complex64), op=op)
+        assert "complex numbers have op=hvd.Sum and op=hvd.Average" in told
     raises(ValueError, hvd.allreduce, [1.0, 2.0])
     raises(ValueError, hvd.allreduce, torch.ones(2), op=77)
     raises(ValueError, hvd.allreduce, torch.ones(2), average=True, op=hvd.Sum)

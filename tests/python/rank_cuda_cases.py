@@ -148,7 +148,7 @@ def case_barrier_and_sets():
 
 
 def case_what_is_wrong_is_told():
-    raises(ValueError, hvd.allreduce, cuda(torch.zeros(2, dtype=torch.complex64)))
+    raises(ValueError, hvd.allreduce, cuda(torch.zeros(2, dtype=torch.complex64)), op=hvd.Max)
     if SIZE > 1:
         raises(hvd.HorovodInternalError, hvd.allreduce, cuda(torch.zeros(2 + RANK)), name="shapes differ")
     same(hvd.allreduce(cuda(torch.ones(2)), name="afterwards"), torch.ones(2))

@@ -1,7 +1,7 @@
 """The cases of groups, reducescatter, alltoall and join; runs as a rank (test_multi.py), on any number of ranks."""
 
 import torch
-from rank_side import raises, run_cases
+from rank_side import is_torch, raises, run_cases
 
 import horovod.torch as hvd
 from horovod.common.exceptions import HorovodInternalError
@@ -106,11 +106,27 @@ def case_more_groups_than_are_kept():
 
 
 def case_groups_that_are_none():
-    for wrong in ([], torch.ones(2), [torch.ones(2), 3]):
+    for wrong in ([], (tensor for tensor in ()), torch.ones(2), [torch.ones(2), 3], {"a": torch.ones(2)}, 3):
         raises(ValueError, hvd.grouped_allreduce, wrong)
         raises(ValueError, hvd.grouped_allgather, wrong)
         raises(ValueError, hvd.grouped_reducescatter, wrong)
     assert torch.equal(hvd.grouped_allreduce([torch.ones(1)])[0], torch.ones(1))
+
+
+def case_groups_from_generators():
+    """Horovod goes through what it is given once, such as model.parameters()."""
+    model = torch.nn.Linear(2 * SIZE, 2 * SIZE)
+    for operation, start in [
+        (hvd.grouped_allreduce, hvd.grouped_allreduce_async),
+        (hvd.grouped_allreduce_, hvd.grouped_allreduce_async_),
+        (hvd.grouped_allgather, hvd.grouped_allgather_async),
+        (hvd.grouped_reducescatter, hvd.grouped_reducescatter_async),
+    ]:
+        for given in (model.parameters, dict(model.named_parameters()).values):
+            known = [tensor.detach().clone() for tensor in operation(list(given()))]
+            for results in (operation(given()), hvd.synchronize(start(given()))):
+                assert [one.shape for one in results] == [one.shape for one in known], operation
+                assert all(torch.equal(one.detach(), other) for one, other in zip(results, known)), operation
 
 
 def case_a_group_fails_as_one():
@@ -179,6 +195,13 @@ def case_reducescatter_shapes_and_factors():
     assert torch.allclose(hvd.reducescatter(mine()), rows_of(total()) / SIZE)
     scaled = hvd.reducescatter(mine(), op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0)
     assert torch.equal(scaled, rows_of(total()) * 2)
+    factor = torch.tensor(2.0)
+    for _ in range(2):
+        scaled = hvd.reducescatter(mine(), op=hvd.Sum, prescale_factor=factor)
+        assert torch.equal(scaled, rows_of(total()) * float(factor))
+        scaled = hvd.grouped_reducescatter([mine()], op=hvd.Sum, postscale_factor=factor)[0]
+        assert torch.equal(scaled, rows_of(total()) * float(factor))
+        factor.mul_(2.0)
     assert torch.equal(hvd.reducescatter(mine(shape=(3, 5)).t(), op=hvd.Sum), rows_of(total((3, 5)).t()))
     small = hvd.reducescatter(mine(), compression=hvd.Compression.fp16, op=hvd.Sum)
     assert small.dtype == torch.float32 and torch.equal(small, rows_of(total()))
@@ -188,13 +211,101 @@ def case_reducescatter_shapes_and_factors():
 
 def case_reducescatter_wrong_arguments():
     raises(NotImplementedError, hvd.reducescatter, mine(), op=hvd.Max)
-    raises(ValueError, hvd.reducescatter, torch.ones(2, dtype=torch.complex64))
+    raises(ValueError, hvd.reducescatter, torch.ones(2).to(torch.float8_e5m2) if is_torch(2, 1) else torch.ones(2).to_mkldnn())
     for operation in (hvd.reducescatter, hvd.alltoall, hvd.allgather):
-        assert "scalar" in raises(HorovodInternalError, operation, torch.tensor(1.0))
+        for value in (torch.tensor(1.0), torch.tensor(1 + 2j)):
+            assert "scalar" in raises(HorovodInternalError, operation, value)
+    if is_torch(2, 1):
+        for operation in (hvd.alltoall, hvd.allgather, lambda value: hvd.grouped_allgather([value])):
+            assert "scalar" in raises(HorovodInternalError, operation, torch.tensor(1.0).to(torch.float8_e5m2))
     if SIZE > 1:
         message = raises(HorovodInternalError, hvd.reducescatter, mine(shape=(2 + min(RANK, 1),)), name="shapes")
         assert "[2]" in message and "[3]" in message
     assert torch.equal(hvd.reducescatter(torch.ones(SIZE)), torch.ones(1))
+
+
+def case_complex_numbers():
+    """They travel as pairs of real numbers, also from a view that conjugates."""
+
+    def of(rank, shape=(4, 3), dtype=torch.complex64):
+        return torch.complex(mine(rank, shape), -2.0 * mine(rank, shape)).to(dtype)
+
+    for dtype in (torch.complex64, torch.complex128):
+        everything = torch.stack([of(rank, dtype=dtype) for rank in range(SIZE)])
+        expected = everything.sum(0)
+        for make in (lambda: of(RANK, dtype=dtype), lambda: of(RANK, dtype=dtype).conj().resolve_conj().conj()):
+            for _ in range(2):  # also the second time, when an operation is known
+                assert torch.equal(hvd.allreduce(make(), op=hvd.Sum, name="z"), expected)
+                assert torch.equal(hvd.allreduce(make(), prescale_factor=2.0), expected * 2 / SIZE)
+                assert torch.equal(hvd.allreduce_(own := make(), op=hvd.Sum), expected) and torch.equal(own, expected)
+                assert torch.equal(hvd.synchronize(hvd.allreduce_async(make(), op=hvd.Sum)), expected)
+                assert torch.equal(hvd.synchronize(hvd.allreduce_async_(make(), op=hvd.Sum)), expected)
+                assert torch.equal(hvd.grouped_allreduce([make(), mine()], op=hvd.Sum)[0], expected)
+                assert torch.equal(hvd.grouped_allreduce_([own := make()], op=hvd.Sum)[0], expected)
+                assert torch.equal(hvd.broadcast(make(), SIZE - 1), of(SIZE - 1, dtype=dtype))
+                assert torch.equal(hvd.broadcast_(make(), SIZE - 1), of(SIZE - 1, dtype=dtype))
+                assert torch.equal(hvd.allgather(make()), everything.flatten(0, 1))
+                assert torch.equal(hvd.grouped_allgather([make(), mine()])[0], everything.flatten(0, 1))
+                assert torch.equal(hvd.reducescatter(make(), op=hvd.Sum), rows_of(expected))
+                assert torch.equal(hvd.grouped_reducescatter([make()], op=hvd.Sum)[0], rows_of(expected))
+        # One that looks in memory like what another has on its way is another operation.
+        assert torch.equal(hvd.allreduce(of(RANK, (4, 3, 2), dtype), op=hvd.Sum, name="z"),
+                           torch.stack([of(rank, (4, 3, 2), dtype) for rank in range(SIZE)]).sum(0))  # fmt: skip
+    rows = torch.cat([of(RANK, (1, 3)) + rank for rank in range(SIZE)])
+    assert torch.equal(hvd.alltoall(rows), torch.cat([of(rank, (1, 3)) + RANK for rank in range(SIZE)]))
+    received, counts = hvd.alltoall(rows[:, 0].contiguous(), splits=[1] * SIZE)
+    assert received.shape == (SIZE,) and counts.tolist() == [1] * SIZE
+
+
+def case_gradients_of_complex_numbers():
+    for reduce, factor in ((lambda z: hvd.allreduce(z, op=hvd.Sum), SIZE), (lambda z: hvd.allreduce(z), 1)):
+        z = torch.complex(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])).requires_grad_()
+        (reduce(z) * torch.tensor(1j)).imag.sum().backward()
+        assert torch.equal(z.grad, torch.full((2,), complex(factor, 0))), z.grad
+    z = torch.ones(2, dtype=torch.complex64, requires_grad=True)
+    hvd.allgather(z.conj()).real.sum().backward()
+    assert torch.equal(z.grad, torch.ones(2, dtype=torch.complex64))
+
+
+def case_types_without_numbers_are_moved():
+    for name in ("float8_e4m3fn", "uint32", "uint64"):
+        dtype = getattr(torch, name, None)
+        if dtype is None:
+            continue
+
+        def of(rank, dtype=dtype):
+            return (torch.arange(6).reshape(2, 3) + rank).to(dtype)
+
+        def same(tensor, expected):
+            assert tensor.dtype == expected.dtype and tensor.tolist() == expected.tolist()
+
+        same(hvd.broadcast(of(RANK), SIZE - 1), of(SIZE - 1))
+        same(hvd.broadcast_(of(RANK), 0), of(0))
+        same(hvd.allgather(of(RANK)), torch.cat([of(rank).view(torch.uint8) for rank in range(SIZE)]).view(dtype))
+        raises(ValueError, hvd.allreduce, of(RANK))
+        hvd.broadcast_parameters({"weight": (weight := of(RANK))}, 0)
+        same(weight, of(0))
+
+
+def case_a_model_with_complex_numbers():
+    """Its parameters, a buffer of rotations, its gradients and its optimizer's state."""
+    model = torch.nn.Module()
+    model.register_buffer("rotations", torch.polar(torch.ones(3), torch.arange(3.0) + RANK))
+    model.weight = torch.nn.Parameter(torch.full((3,), complex(1 + RANK, RANK)))
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    assert torch.equal(model.rotations, torch.polar(torch.ones(3), torch.arange(3.0)))
+    assert torch.equal(model.weight.detach(), torch.ones(3, dtype=torch.complex64))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model.named_parameters())
+    for step in range(3):
+        optimizer.zero_grad()
+        # The gradient is a conjugated view.
+        (model.weight.conj() * torch.full((3,), complex(RANK, 1))).real.sum().backward()
+        expected = complex(sum(range(SIZE)) / SIZE, 1)
+        assert torch.allclose(model.weight.grad, torch.full((3,), expected)), (step, model.weight.grad)
+        optimizer.step()
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    assert optimizer.state[model.weight]["momentum_buffer"].is_complex()
+    assert all(torch.equal(other, model.weight) for other in hvd.allgather(model.weight.detach().unsqueeze(0)))
 
 
 def case_gradient_of_reducescatter():
@@ -225,8 +336,10 @@ def case_alltoall_without_splits():
     own = hvd.alltoall(torch.full((RANK * SIZE,), float(RANK)))  # as many rows as it likes
     assert own.tolist() == [float(r) for r in range(SIZE) for _ in range(r)]
     assert hvd.alltoall(torch.empty(0, 7)).shape == (0, 7)
-    handle = hvd.alltoall_async(torch.ones(SIZE), name="later")
-    assert torch.equal(hvd.synchronize(handle), torch.ones(SIZE))
+    rows, received = hvd.synchronize(hvd.alltoall_async(torch.ones(SIZE), name="later"))  # Horovod's gives both here
+    assert torch.equal(rows, torch.ones(SIZE)) and received.tolist() == [1] * SIZE
+    _, received = hvd.synchronize(hvd.alltoall_async(torch.empty(RANK * SIZE, 7)))
+    assert received.dtype == torch.int32 and received.tolist() == list(range(SIZE))
 
 
 def case_alltoall_uneven():

@@ -4,6 +4,7 @@ import copy
 import gc
 import warnings
 
+import numpy
 import torch
 import torch.nn.functional as F
 from rank_side import raises, run_cases
@@ -324,8 +325,30 @@ def case_wrong_arguments():
 # ---- groups ----
 
 
+def case_a_process_set_that_is_removed_and_added_again():
+    """It has another number then."""
+    if SIZE == 1:
+        return  # all ranks are its only set
+    ranks = list(range(SIZE - 1))
+    process_set = hvd.add_process_set(ranks)
+    optimizer = None
+    if process_set.included():
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), process_set=process_set)
+    for _ in range(2):
+        if optimizer is not None:
+            optimizer.zero_grad()
+            model(torch.full((1, 6), float(RANK))).sum().backward()
+            optimizer.step()
+            shared = torch.cat([p.detach().flatten() for p in model.parameters()])
+            assert all(torch.equal(one, shared) for one in hvd.allgather(shared.unsqueeze(0), process_set=process_set))
+        hvd.remove_process_set(process_set)
+        hvd.add_process_set(process_set)
+    hvd.remove_process_set(process_set)
+
+
 def case_groups_equal_one_process():
-    for groups in (1, 2, 100):
+    for groups in (1, 2, numpy.int64(2), 100):
         check_training(sgd, wrap={"groups": groups})
         check_training(sgd, wrap={"groups": groups, "gradient_predivide_factor": 2.0}, passes=2)
     check_training(sgd, tolerance=2e-2, wrap={"groups": 2, "compression": hvd.Compression.bf16})

@@ -342,6 +342,31 @@ def case_sums_after_a_step_that_was_left_out():
 
     check(lambda *a: script(clear, *a))
     check(lambda *a: script(lambda model: model.zero_grad(set_to_none=True), *a))
+    check(lambda *a: script(lambda model: model.zero_grad(set_to_none=False), *a))
+
+
+def case_sums_after_gradients_were_set_to_zero():
+    """Of all parameters, also of one that the next backward pass does not reach; or of one, when others are still there."""
+    model = model_of(6, 4, 3)
+    optimizer = wrap(sgd(model), model, op=hvd.Sum)
+
+    def backward(layers=model):
+        layers(torch.ones(1, next(layers.parameters()).shape[1])).sum().backward()
+        return [p.grad.clone() for p in layers.parameters()]
+
+    first = backward()
+    model.zero_grad(set_to_none=False)
+    assert all(torch.equal(a, b) for a, b in zip(first, backward()))
+    model.zero_grad(set_to_none=False)
+    backward(model[2:])
+    optimizer.synchronize()
+    assert not any(p.grad.any() for p in model[0].parameters())
+    optimizer.zero_grad()
+    backward()
+    model[0].zero_grad(set_to_none=False)
+    if SIZE > 1:
+        assert "optimizer.zero_grad()" in raises(AssertionError, backward)
+    optimizer.zero_grad()
 
 
 def case_sums_of_which_some_are_still_there():

@@ -53,6 +53,17 @@ def case_a_name_comes_twice():
         hvd.synchronize(start(rows(), "twice"))  # and may come again when the first is done
 
 
+def case_an_empty_name_is_none():
+    """So several may be in flight, as in Horovod."""
+    for kind, start in ASYNC.items():
+        if RANK == SIZE - 1:
+            hvd.barrier()  # all others have started all of them by then
+        handles = [start(rows(), "") for _ in range(3)]
+        if RANK != SIZE - 1:
+            hvd.barrier()
+        assert all(hvd.synchronize(handle) is not None for handle in handles), kind
+
+
 def case_asynchronous_means_not_done_at_once():
     """Where all but one rank have started, none is done; then all end, in whatever order they are waited for."""
     for kind, start in ASYNC.items():
@@ -373,6 +384,44 @@ def case_state_that_belongs_to_no_parameter_is_broadcast():
         optimizer.state["own"] = 1
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     assert dict(optimizer.state) == {"k": torch.tensor([7]), "factor": 0.5}
+
+
+class Lookahead(torch.optim.Optimizer):
+    """As timm's: the state is that of the optimizer within, and so are the parameter groups; it is no other's base."""
+
+    def __init__(self, within):
+        self._within, self.state, self.defaults = within, {}, within.defaults
+        self.param_groups = within.param_groups
+
+
+class Several:
+    """As those that give each kind of layer an optimizer of its own."""
+
+    def __init__(self, **optimizers):
+        self.optimizers, self.state = optimizers, {}
+        self.param_groups = [group for each in optimizers.values() for group in each.param_groups]
+
+
+def case_the_state_of_wrapped_optimizers_is_broadcast():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    for make in (
+        lambda: Lookahead(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)),
+        lambda: Lookahead(Lookahead(torch.optim.Adam(model.parameters()))),
+        lambda: Several(a=torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9), b=torch.optim.Adam(model[1].parameters())),
+    ):
+        optimizer = make()
+        within = getattr(optimizer, "optimizers", None) or {"": getattr(optimizer._within, "_within", optimizer._within)}
+        if RANK == 0:
+            for p in model.parameters():
+                p.grad = torch.full_like(p, 2.0)
+            for each in within.values():
+                each.step()
+        hvd.broadcast_parameters(model.state_dict(), 0)
+        hvd.broadcast_optimizer_state(optimizer, 0)
+        described = hvd.allgather_object([repr(each.state_dict()) for each in within.values()])
+        assert all(each.state for each in within.values()) and all(other == described[0] for other in described)
+        model.zero_grad()
+    raises(ValueError, hvd.broadcast_optimizer_state, Lookahead(torch.optim.LBFGS(model.parameters())), 0)
 
 
 def case_hooks_of_scripts_change_gradients_before_they_travel():

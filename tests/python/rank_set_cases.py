@@ -36,6 +36,8 @@ def case_identity():
     assert hvd.global_process_set.size() == SIZE and hvd.global_process_set.rank() == RANK
     assert ODD.process_set_id is None and ODD.size() is None and ODD.rank() is None and not ODD.included()
     assert get_process_set_ids_and_ranks() == hvd.mpi_ops._basics._get_process_set_ids_and_ranks() == {0: list(RANKS)}
+    assert str(hvd.global_process_set) == f"ProcessSet(process_set_id=0, ranks={list(RANKS)}, mpi_comm=None)"
+    assert str(ODD) == "ProcessSet(process_set_id=None, ranks=[1, 3], mpi_comm=None)", "Horovod's tests compare the text"
     assert hvd.ProcessSet([1, 0]) == hvd.ProcessSet(reversed(range(2))) != hvd.ProcessSet([0])
     if SIZE > 1:
         last = hvd.add_process_set([SIZE - 1])
@@ -177,6 +179,12 @@ def case_sets_of_init():
         hvd.barrier()  # a rank that leaves ends the others' operations
         hvd.shutdown()
         assert ODD.process_set_id is None
+    sets = {"first": hvd.ProcessSet([0]), "others": hvd.ProcessSet(range(1, SIZE))} if SIZE > 1 else {}
+    for given in (sets.values(), (each for each in sets.values())):
+        hvd.init(process_sets=given)
+        assert [each.process_set_id for each in sets.values()] == [1, 2][: len(sets)]
+        hvd.barrier()
+        hvd.shutdown()
     hvd.init()
 
 

@@ -11,6 +11,7 @@ from rank_side import raises, run_cases
 import horovod.torch as hvd
 from horovod.common.elastic import MAX_FAILURES_WITHOUT_COMMIT
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.torch.elastic.state import StateHandler, get_handler_registry, set_handler_registry
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -231,18 +232,24 @@ def case_elastic_optimizers_that_are_made_anew_have_the_names_of_a_newcomers():
     def named(layer):
         return hvd.DistributedOptimizer(torch.optim.SGD(layer.parameters(), lr=1.0), layer.named_parameters(prefix="anew"))
 
+    def unnamed():
+        return hvd.DistributedOptimizer(torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=1.0))
+
     outside = named(torch.nn.Linear(1, 1))
+    numbers = {unnamed()._hvd_number}
     found = []
 
     @hvd.elastic.run
     def train(state):
         found.append(list(named(torch.nn.Linear(1, 1))._hvd_travelling.values()))
+        numbers.add(unnamed()._hvd_number)
         if len(found) < 3:
             raise HorovodInternalError("of the script's own")
 
     train(hvd.elastic.TorchState(epoch=0))
     assert found == [["anew.weight#2", "anew.bias#2"]] * 3, found
     assert list(outside._hvd_travelling.values()) == ["anew.weight", "anew.bias"]
+    assert len(numbers) == 2 and max(numbers) - min(numbers) == 1, numbers
 
 
 def case_elastic_state_of_all_that_trains():
@@ -321,6 +328,44 @@ def case_elastic_state_of_a_scheduler_of_another_project():
     state._commits = 5 if RANK == SIZE - 1 else 2
     state.sync()
     assert scheduler.rounds == SIZE and scheduler.optimizer is optimizer
+
+
+class Bag:
+    """A value of a script's own, which a handler of its own synchronises."""
+
+    def __init__(self):
+        self.what = RANK
+
+
+class BagHandler(StateHandler):
+    def save(self):
+        pass
+
+    def restore(self):
+        self.value.what = "restored"
+
+    def sync(self, root_rank=0):
+        self.value.what = hvd.broadcast_object(self.value.what, root_rank)
+
+
+def case_elastic_state_of_what_a_script_has_put_into_the_registry():
+    """As in Horovod, the registry that is read is the one that counts, and so is the list that replaces it."""
+    horovods = get_handler_registry()
+    own = [(Bag, BagHandler)]
+    for registry in (horovods, own):
+        set_handler_registry(registry)
+        registry.append((Bag, BagHandler))
+        try:
+            bag = Bag()
+            state = hvd.elastic.TorchState(bag=bag, number=RANK)
+            assert state.bag is bag and get_handler_registry() is registry
+            state.sync()
+            assert state.bag is bag and (bag.what, state.number) == (0, 0)
+            state.restore()
+            assert bag.what == "restored"
+        finally:
+            registry.pop()
+            set_handler_registry(horovods)
 
 
 def case_elastic_attributes_are_the_objects_that_were_given():

@@ -7,8 +7,10 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -21,6 +23,7 @@ import horovod.torch as hvd
 import horovod.torch.backend  # noqa: F401  (registers it)
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import _handles
+from horovod.torch._works import Operation
 
 # As hvdrun sets them; the agent of the tests does not.
 os.environ.setdefault("RANK", os.environ.get("HVD_RANK", "0"))
@@ -104,11 +107,15 @@ def case_a_future_that_is_asked_for_late_or_twice():
     assert work.result()[0].eq(SIZE).all() and work.is_success()
 
 
-def trained(group, hook, state, steps=6, bucket_cap_mb=25.0):
+def with_state(model, hook, state):
+    model.register_comm_hook(state(model.process_group), hook)
+
+
+def trained(group, hook, state, steps=6, bucket_cap_mb=25.0, register=with_state):
     torch.manual_seed(3)
     model = torch.nn.Sequential(torch.nn.Linear(24, 32), torch.nn.Tanh(), torch.nn.Linear(32, 16), torch.nn.Linear(16, 2))
     wrapped = torch.nn.parallel.DistributedDataParallel(model, process_group=group, bucket_cap_mb=bucket_cap_mb)
-    wrapped.register_comm_hook(state(group), hook)
+    register(wrapped, hook, state)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.05)
     generator = torch.Generator().manual_seed(RANK)
     for _ in range(steps):
@@ -163,6 +170,19 @@ def case_hooks_give_the_same_weights_as_over_gloo():
     for hook in (powerSGD_hook.powerSGD_hook, powerSGD_hook.batched_powerSGD_hook):
         weights = trained(ours, hook, power, bucket_cap_mb=0.002)
         assert all(torch.equal(weights, other) for other in hvd.allgather(weights.unsqueeze(0)))
+
+
+def case_hooks_that_torch_has_built_in():
+    """Those that C++ code runs, which takes the value of a future for tensors."""
+    ours, gloo = dist.group.WORLD, dist.new_group(backend="gloo")
+
+    def register(model, kind, _):
+        model._register_builtin_comm_hook(kind)
+
+    for kind in (dist.BuiltinCommHookType.ALLREDUCE, dist.BuiltinCommHookType.FP16_COMPRESS):
+        for bucket_cap_mb in (25.0, 0.002):
+            own, theirs = (trained(group, kind, None, bucket_cap_mb=bucket_cap_mb, register=register) for group in (ours, gloo))
+            torch.testing.assert_close(own, theirs, rtol=2e-2, atol=2e-2)
 
 
 def case_an_error_of_a_hook_is_raised_in_the_backward_pass():
@@ -406,6 +426,9 @@ def case_a_wait_with_a_limit():
 def case_abort_ends_a_wait_and_a_group_does_not_outlive_its_job():
     if RANK > 0 and GOES_ON:
         work = sum_of_ranks(torch.ones(1))
+        told(f"begun-{RANK}")
+        for rank in range(1, SIZE):
+            wait_for_word(f"begun-{rank}")  # one who aborts has left the job, in which nobody can begin any more
         dist.distributed_c10d._abort_process_group()
         raises(HorovodInternalError, work.wait)
         told(f"aborted-{RANK}")
@@ -421,6 +444,36 @@ def case_abort_ends_a_wait_and_a_group_does_not_outlive_its_job():
     dist.init_process_group("hvd", store=dist.HashStore(), rank=hvd.rank(), world_size=hvd.size())
     dist.all_reduce(tensor := torch.ones(1))
     assert tensor.item() == SIZE
+
+
+def case_what_a_thread_of_ours_gives_a_gpu_comes_before_what_the_waiter_gives():
+    """With a stand-in for torch.cuda that notes the order."""
+    said = []
+
+    class Event:
+        def record(self):
+            said.append("marked")
+
+        def wait(self):
+            said.append("waited for the mark")
+
+    @contextlib.contextmanager
+    def stream(one):
+        said.append(f"on {one}")
+        yield
+        said.append("off")
+
+    def finish(_):
+        said.append("finished")
+        return []
+
+    with mock.patch.multiple(torch.cuda, is_initialized=lambda: True, current_stream=lambda *_: "the asker's", Event=Event, stream=stream):
+        operation = Operation([], finish)
+        thread = threading.Thread(target=operation.end)
+        thread.start()
+        thread.join()
+        operation.complete()
+    assert said == ["on the asker's", "finished", "marked", "off", "waited for the mark"], said
 
 
 def case_the_timeout_of_a_group():

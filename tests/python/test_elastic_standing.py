@@ -2,6 +2,7 @@
 
 import pytest
 
+from horovod.common import basics
 from horovod.common.elastic import _AHEAD, _FRESH, _SAVED, MAX_FAILURES_WITHOUT_COMMIT, Standing, run_fn, who_sends
 from horovod.common.exceptions import HorovodInternalError
 
@@ -70,3 +71,16 @@ def test_an_error_of_the_script_is_raised_even_where_a_failure_is_being_handled(
         with pytest.raises(ValueError, match="the script's own"):
             run_fn(train, lambda: None)(state)
     assert state.restored == 0
+
+
+@pytest.mark.parametrize("again, first, seconds", [
+    ("1", None, (60, 1)), ("1", "90", (90, 1)), ("600", None, (600, 600)), (None, "900", (900, 600)), ("1", "soon", (1, 1)),
+])  # fmt: skip
+def test_ranks_that_meet_for_the_first_time_have_no_less_time_than_those_of_other_jobs(monkeypatch, again, first, seconds):
+    for name, value in (("HOROVOD_ELASTIC_TIMEOUT", again), ("HOROVOD_START_TIMEOUT", first)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    for generation, allowed in enumerate(seconds):
+        monkeypatch.setattr(basics, "generation", generation)
+        assert basics._seconds_to_meet() == allowed

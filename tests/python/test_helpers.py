@@ -11,7 +11,10 @@ from patience import PATIENCE
 from horovod.common import util
 from horovod.common.exceptions import HorovodVersionMismatchError, HostsUpdatedInterrupt
 from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
+from horovod.runner._agent import JoinOrder, Order
+from horovod.runner._launch import Launch
 from horovod.runner.util import threads
+from horovod.spark._reach import Call
 
 
 class Numbers(BaseDataLoader):
@@ -45,6 +48,23 @@ def test_a_loader_reads_ahead(room):
     for _ in range(2):
         assert list(loader) == list(Numbers(20)) == list(range(0, 40, 2))
     assert len(loader) == 20 and readers() == []
+
+
+class Written(AsyncDataLoaderMixin, BaseDataLoader):
+    """A loader that says itself what its batches are, and not by a base."""
+
+    def __len__(self):
+        return 3
+
+    def _iterate(self):
+        yield from "abc"
+
+
+@pytest.mark.parametrize("options", [{}, {"async_loader_queue_size": 0}])
+def test_a_loader_may_say_itself_what_its_batches_are(options):
+    loader = Written(**options)
+    assert list(loader) == ["a", "b", "c"] and readers() == []
+    assert loader.async_loader_queue_size == options.get("async_loader_queue_size", 64)
 
 
 def test_leaving_early_ends_the_thread():
@@ -156,4 +176,18 @@ def test_threads():
     assert seen == [1, 2] and not never.is_alive()
     with pytest.raises(ValueError):
         threads.in_thread(seen.append, 1)
+    with pytest.raises(ValueError, match="args must be a tuple, not int"):
+        threads.on_event(event, seen.append, 1)
+    with pytest.raises(ValueError, match="daemon=False needs a stop event"):
+        threads.on_event(event, seen.append, (4,), daemon=False)
+    assert seen == [1, 2]
     assert time.monotonic() > 0
+
+
+@pytest.mark.parametrize("what", [
+    Order("secret", 2, ["stack", "10.0.0.1:1"]),
+    JoinOrder("key secret"),
+    Call(["10.0.0.1"], 1, "secret"),
+    Launch(2, [], {"HF_TOKEN": "secret"}, None, True, 0, b"secret", {"AWS_SECRET_ACCESS_KEY": "secret"})])
+def test_what_travels_to_tasks_shows_nothing_secret_of_itself(what):
+    assert "secret" not in f"{what}".lower()

@@ -9,6 +9,7 @@ import pytest
 from hvdrun import HVDRUN
 from patience import PATIENCE
 
+from horovod import runner
 from horovod.runner import _job, _options, launch
 from horovod.runner.common.util import config_parser
 from horovod.runner.elastic import constants, driver
@@ -58,7 +59,8 @@ def test_hvdrun_knows_every_word(is_opposite, tmp_path):
     values = {"hosts": "localhost:2", "config_file": settings, "num_proc": 2, "nics": "lo", "log_level": "INFO",
               "timeline_filename": "t", "autotune_log_file": "a", "output_filename": tmp_path, "ssh_identity_file": "k",
               "min_num_proc": 1, "max_num_proc": 2}  # fmt: skip
-    left_out = ("check_build", "hostfile", "host_discovery_script", "slots", "cooldown_range", "use_mpi", "mpi_args", "binding_args")
+    left_out = ("check_build", "hostfile", "host_discovery_script", "slots", "cooldown_range", "use_mpi", "use_jsrun", "mpi_args",
+                "binding_args")  # fmt: skip
     words = []
     for option in _options.OPTIONS:
         if option.dest not in left_out:
@@ -70,6 +72,36 @@ def test_hvdrun_knows_every_word(is_opposite, tmp_path):
     offered = [word for word in words_of(f"{ELASTIC} --host-discovery-script x", elastic=True) if "timeout" not in word]
     done = subprocess.run([HVDRUN, "plan", *offered, "true"], capture_output=True, text=True, timeout=PATIENCE)
     assert "plan runs no discovery of hosts" in done.stderr, done.stderr  # it has read all words
+    outside = {name: value for name, value in os.environ.items() if name != "LSB_JOBID"}
+    done = subprocess.run([HVDRUN, "plan", *words_of("-np 2 --jsrun"), "true"], capture_output=True, text=True, env=outside,
+                          timeout=PATIENCE)  # fmt: skip
+    assert "lsf was asked for" in done.stderr, done.stderr
+
+
+def test_arguments_that_a_program_sets_itself_may_have_their_former_names():
+    args = runner._HorovodArgs(np=4, min_np=2)
+    args.max_np = 8
+    assert (args.num_proc, args.min_num_proc, args.max_num_proc, args.np, args.max_np) == (4, 2, 8, 4, 8)
+    assert _options.hvdrun_words(args, elastic=False) == ["--num-proc=4", "--min-num-proc=2", "--max-num-proc=8"]
+    with pytest.raises(ValueError, match="num_proc is needed for a function"):
+        launch._run(_options.Arguments(hosts="localhost:2", run_func=os.getpid))
+    assert runner._HorovodArgs().num_proc == 1 and runner._HorovodArgs(num_proc=3).np == 3
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ([], []), (set(), []), ("", []), ("eth0,eth1", ["--network-interfaces=eth0,eth1"]), (["b", "a"], ["--network-interfaces=b,a"]),
+    ({"b", "a"}, ["--network-interfaces=a,b"]),
+])  # fmt: skip
+def test_networks_may_be_given_as_any_collection(given, words):
+    assert _options.hvdrun_words(_options.Arguments(nics=given), elastic=False) == words
+
+
+def test_the_release_can_be_asked_for_and_the_commands_options_are_its_own(monkeypatch, capsys):
+    assert parsed(monkeypatch, "-np 2 train --log x -v --min").command == ["train", "--log", "x", "-v", "--min"]
+    for word in ("-v", "--version"):
+        with pytest.raises(SystemExit):
+            parsed(monkeypatch, word)
+        assert capsys.readouterr().out == "0.28.1\n"
 
 
 def test_hosts_of_an_elastic_job_are_offered_again_and_again(monkeypatch):

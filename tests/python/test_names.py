@@ -5,6 +5,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import json
 import os
 import pathlib
 import re
@@ -213,6 +214,32 @@ def test_horovods_front_for_mxnet_is_refused():
         importlib.import_module("horovod.mxnet")
 
 
+def test_horovod_common_has_the_names_of_before_0_16():
+    from horovod.common import check_extension, init, local_rank, local_size, mpi_threads_supported, rank, shutdown, size
+
+    init()
+    assert (rank(), size(), local_rank(), local_size()) == (0, 1, 0, 1) and not mpi_threads_supported()
+    check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__, "mpi_lib_v2")
+    shutdown()
+    with pytest.raises(ImportError, match="no_such_name"):
+        from horovod.common import no_such_name  # noqa: F401
+
+
+PRIVATE = {
+    "horovod._keras": "horovod.tensorflow.keras and horovod.keras",
+    "horovod._keras.callbacks": "callbacks to derive from",
+    "horovod.spark.data_loaders": "ArrowDataModule",
+    "horovod.spark.data_loaders.pytorch_data_loaders": "AsyncDataLoaderMixin",
+    "horovod.spark.keras.util": "TFKerasUtil.keras",
+}
+
+
+@pytest.mark.parametrize("module", PRIVATE)
+def test_modules_that_are_not_here_say_what_to_use(module):
+    with pytest.raises(ImportError, match=PRIVATE[module]):
+        importlib.import_module(module)
+
+
 def test_every_public_name_is_documented():
     for name in hvd.__all__:
         value = getattr(hvd, name)
@@ -244,8 +271,6 @@ def test_a_timeline_is_written_between_start_and_stop(tmp_path):
 
     hvd.init()
     hvd.start_timeline(tmp_path / "timeline.json", mark_cycles=True)
-    with pytest.raises(ValueError):
-        hvd.start_timeline(tmp_path / "other.json")
     hvd.allreduce(torch.ones(1), name="seen")
     hvd.stop_timeline()
     hvd.stop_timeline()
@@ -255,6 +280,31 @@ def test_a_timeline_is_written_between_start_and_stop(tmp_path):
     hvd.shutdown()
     with pytest.raises(ValueError):
         hvd.start_timeline(tmp_path / "timeline.json")
+
+
+def reduced_in(path):
+    """The names of the tensors in a timeline."""
+    events = json.loads(path.read_text())
+    return [event["args"]["name"] for event in events if event["name"] == "process_name"]
+
+
+def test_a_timeline_goes_on_in_the_file_that_is_named_again_and_ends_where_another_is(tmp_path, monkeypatch):
+    """Horovod's tests start one twice; and jobs with HOROVOD_TIMELINE have scripts that start theirs."""
+    monkeypatch.setenv("HOROVOD_TIMELINE", str(tmp_path / "0"))
+    hvd.shutdown()
+    hvd.init()
+    files = [tmp_path / str(number) for number in range(3)]
+    for number, path in enumerate(files):
+        for again in range(2):
+            hvd.start_timeline(path, mark_cycles=False)
+            hvd.allreduce(torch.ones(1), name=f"{number}.{again}")
+    hvd.stop_timeline()
+    names = [reduced_in(path) for path in files]
+    assert names == [[f"allreduce.{number}.{again}" for again in range(2)] for number in range(3)]
+    hvd.start_timeline(files[0])
+    hvd.stop_timeline()
+    assert reduced_in(files[0]) == [], "it was ended before, so it begins anew"
+    hvd.shutdown()
 
 
 def test_what_the_readme_calls_refused_is_refused():

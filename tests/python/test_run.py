@@ -12,7 +12,7 @@ from hvdrun import HVDRUN
 from patience import PATIENCE
 
 import horovod
-from horovod.runner import _exchange, _job
+from horovod.runner import _exchange, _job, _launch
 
 pytestmark = pytest.mark.skipif(not os.access(HVDRUN, os.X_OK), reason="hvdrun is not built")
 HOSTS = {"here": None, "elsewhere": "localhost:1,elsewhere:1"}
@@ -196,6 +196,12 @@ def test_lines_that_nobody_can_take_do_not_stop_a_job(capfd):
     assert (code, last) == (0, "end\n")
     assert capfd.readouterr().err.count("horovod: what ranks print is lost: AttributeError: no room") == 1
 
+    def fails(line):
+        raise UnicodeEncodeError("ascii", "\u2713", 0, 1, "a print() that fails")
+
+    code, last = _job.run_to_end(_job.start([sys.executable, "-c", lines], dict(os.environ)), fails, Refuses())
+    assert code == 0 and "UnicodeEncodeError" in capfd.readouterr().err
+
 
 def test_what_is_too_large_for_other_hosts_is_refused():
     with pytest.raises(ValueError, match="Put large data into files"):
@@ -329,3 +335,14 @@ def test_nodes_with_different_numbers_of_ranks(hosts):
     else:
         assert horovod.run(work, np=3, hosts="localhost:2,elsewhere:1") == [False] * 3
         assert horovod.run(work, np=2, hosts="localhost:1,elsewhere:1") == [True] * 2
+
+
+def test_secrets_are_no_words_of_hvdrun_s_and_long_values_are_refused():
+    given = {"API_TOKEN": "hidden", "PLAIN": "seen"}
+    launch = _launch.Launch(num_proc=1, words=[], environment=given, executable=None, is_local=True, largest_result=1, payload=b"f")
+    words = launch._argv(_exchange.Lines(b"f"), 3)
+    assert {"API_TOKEN", "PLAIN=seen"} <= set(words) and not any("hidden" in word for word in words)
+    assert launch._hidden() == {"API_TOKEN": "hidden"}
+    given["LONG"] = "x" * 200_000
+    with pytest.raises(ValueError, match="env: LONG has more than the 131071 bytes"):
+        launch._argv(_exchange.Lines(b"f"), 3)

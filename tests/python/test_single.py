@@ -57,6 +57,11 @@ def test_before_init_an_operation_is_an_internal_error(no_job, operation):
     assert not hvd.is_initialized()
 
 
+def test_before_init_no_process_set_can_be_added(no_job):
+    with pytest.raises(ValueError, match=r"Horovod has not been initialized; use hvd.init\(\)."):
+        hvd.add_process_set([0])
+
+
 def test_optimizer_before_init(no_job):
     with pytest.raises(ValueError, match="not been initialized"):
         hvd.DistributedOptimizer(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0))

@@ -140,3 +140,13 @@ def test_the_result_of_a_rank_that_was_started_again_is_its_last_ones(monkeypatc
     for line in [*whole, *cut, *send("the third")]:
         assert lines.take(b"[3]<stdout>:" + line) == b""
     assert pickle.loads(lines.result(3)) == "the third"
+
+
+def test_settings_of_spark_have_horovods_names():
+    from horovod.spark import conf
+
+    pairs = {name: value for name, value in vars(conf).items() if isinstance(value, tuple)}
+    assert {key for key, _ in pairs.values()} == set(conf.SPARK_CONF_DEFAULT_VALUES)
+    assert all(isinstance(word, str) for pair in pairs.values() for word in pair) and len(pairs) == 17
+    assert conf.SPARK_CONF_ALWAYS_RESTART_FAILED_TASK == ("spark.task.maxFailures", str(2**31 - 1))
+    assert conf.SPARK_CONF_BLACKLIST_ENABLED[1] == "true" and pairs["SPARK_CONF_DONT_REUSE_FAILING_NODE"][1] == "1"

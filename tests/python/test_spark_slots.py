@@ -31,8 +31,13 @@ class Registering(Session):
 
     is_dynamic = False
 
-    def __init__(self, *slots):
+    def __init__(self, *slots, **settings):
+        super().__init__(0)
         self.left = list(slots)
+        self.settings = {f"spark.{name.replace('_', '.')}": value for name, value in settings.items()}
+
+    def conf(self, name, default):
+        return self.settings.get(name, default)
 
     def slots(self):
         return self.left.pop(0) if len(self.left) > 1 else self.left[0]
@@ -54,6 +59,28 @@ def test_a_cluster_without_executors_has_until_the_limit():
     cluster.check_slots(2, patience_s=0.01, limit_s=60)
     with pytest.raises(ValueError, match="the cluster has 0"):
         Registering(0).check_slots(2, patience_s=60, limit_s=0.2)
+
+
+def test_an_executor_that_was_lost_has_until_the_limit_to_come_back(clock):
+    """What takes its place may be a machine that has yet to start."""
+    cluster = Registering(2, 2, 4, 3, *[2] * 30, 4)
+    cluster.check_slots(5 - 1, patience_s=0.5, limit_s=60)  # enough are there at once
+    cluster = Registering(2, 3, *[2] * 30, 4)
+    cluster.check_slots(4, patience_s=0.5, limit_s=60)
+    assert clock.now > 3 and cluster.left == [4]
+    with pytest.raises(ValueError, match="the cluster has 2"):
+        Registering(2, 3, 2).check_slots(4, patience_s=0.5, limit_s=5)
+
+
+def test_executors_that_the_cluster_is_told_to_have_are_awaited_until_the_limit(clock):
+    asked = {"executor_instances": "2", "executor_cores": "4", "task_cpus": "2"}
+    Registering(*[2] * 30, 4, **asked).check_slots(4, patience_s=0.5, limit_s=60)
+    assert clock.now > 2.5
+    for more in ({"executor_cores": "2"}, {"task_resource_gpu_amount": "1", "executor_resource_gpu_amount": "1"}):
+        begin = clock.now
+        with pytest.raises(ValueError, match="the cluster has 2"):
+            Registering(2, **{**asked, **more}).check_slots(4, patience_s=0.5, limit_s=60)
+        assert clock.now - begin < 2
 
 
 def test_a_cluster_that_does_not_tell_its_slots_is_believed():

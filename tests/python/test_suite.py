@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import re
 import sys
 
 import pytest
@@ -53,6 +54,13 @@ def test_what_is_left_out_for_lack_of_time_is_a_failure_and_told_before_the_coun
     assert code == 1 and lines[-1].startswith("0 passed, 2 failed, ")
     assert lines[-2].startswith("NOT RUN, out of time (HVD_TEST_MINUTES=")
     assert "asan (hvd_unit_base)" in lines[-2] and "tests of tests/python/test_layers.py)" in lines[-2]
+
+
+def test_a_run_that_takes_long_says_so(script, capsys):
+    script.STARTED -= 60 * (script.AIM_MINUTES + 1)
+    _, lines = run_of(script, capsys, unit=lambda layer: layer.command("true"))
+    words = re.fullmatch(rf"in (\d+\.\d) min: longer than the {script.AIM_MINUTES} min that this should take", lines[-2])
+    assert words and float(words[1]) >= script.AIM_MINUTES + 1
 
 
 def test_a_failed_program_names_its_failed_cases(script, capsys, tmp_path):

@@ -42,3 +42,14 @@ def test_what_the_readme_calls_read_is_what_is_read():
 def test_each_of_horovods_is_in_one_of_the_tables_once():
     read, ignored = tables()
     assert sorted(read + ignored) == sorted("HOROVOD_" + name for name in HOROVODS.split())
+
+
+def test_variables_of_hvdruns_own_are_named():
+    """Those that are for users: what hvdrun sets for its ranks is not."""
+    section = (ROOT / "runtime/docs/variables.md").read_text().split("These change nothing")[0]
+    named = set(re.findall(r"`(HVD_\w+)`", "".join(re.findall(r"^\|([^|]*)\|", section, re.M))))
+    constants = dict(re.findall(r'(k\w+) = "(HVD_\w+)"', (ROOT / "runtime/base/contract.h").read_text()))
+    placement = (ROOT / "launcher/placement/rank_env.cpp").read_text()
+    own = {name for constant, name in constants.items() if not re.search(rf"contract::{constant}\b", placement)}
+    read_by_hvdrun = set(re.findall(r'"(HVD_(?:RSH|HEARTBEAT))"', (ROOT / "cli/options/job_settings.cpp").read_text()))
+    assert named == (own - {"HVD_JOINING"}) | read_by_hvdrun | {"HVD_LIBRARY", "HVD_NODE_ADDRESS"}

@@ -59,7 +59,7 @@ def trains(sizes):
                 return hvd.rank(), hvd.size()
             state.save()  # with the next line but two as commit(); what the driver does then does not take this step back
             if has_come:
-                ray_logger.log({"size": hvd.size()})
+                ray_logger.log({"size": hvd.size()}, chief_only=True)
             state.check_host_updates()
             time.sleep(0.05)
 

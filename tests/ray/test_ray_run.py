@@ -109,8 +109,8 @@ def test_what_ranks_log_reaches_the_callbacks_before_the_results(executor):
         from horovod.ray import ray_logger
 
         for number in range(rounds):
-            ray_logger.log({"round": number})
-        ray_logger.log({"rank": os.environ["HOROVOD_RANK"]}, chief_only=False)
+            ray_logger.log({"round": number}, chief_only=True)
+        ray_logger.log({"rank": os.environ["HOROVOD_RANK"]})
         return rounds
 
     def refuse(info):

@@ -23,7 +23,8 @@ def place():
 def test_a_job_begins_with_num_proc_ranks(spark):
     wait_for_slots(2)
     assert horovod.spark.run_elastic(place, num_proc=2) == [[0, 2, 0, 2], [1, 2, 1, 2]]
-    assert horovod.spark.run_elastic(place, num_proc=1, min_np=1, max_np=5) == [[0, 1, 0, 1]]
+    # Another task may join before the rank has ended.
+    assert horovod.spark.run_elastic(place, num_proc=1, min_np=1, max_np=5)[0] == [0, 1, 0, 1]
     assert no_stage_is_left(spark)
 
 

@@ -203,7 +203,6 @@ def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path)
     (dict(input_shapes=[[-1, 5]]), "'features' has 4 values a row"),
     (dict(trainer_args={"max_epochs": 3}), "trainer_args: max_epochs of the Trainer follow from the estimator"),
     (dict(checkpoint_every=3), "checkpoint_every is not supported with Lightning"),
-    (dict(terminate_on_nan=True), "terminate_on_nan is no argument of Lightning's any more"),
 ])  # fmt: skip
 def test_bad_input_is_one_clear_error_before_training(spark, frame, store, values, text):
     with pytest.raises(ValueError, match=text):

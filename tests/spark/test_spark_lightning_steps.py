@@ -75,6 +75,19 @@ def test_steps_without_a_loss_are_epochs_all_the_same(tmp_path, step, is_automat
     assert model.getHistory() == [{"epoch": epoch, "train": {}, "metrics": {}} for epoch in range(2)]
 
 
+@pytest.mark.parametrize(("step", "wrong"), [
+    (lambda module, loss, number: loss * (float("nan") if number == 2 else 1), "the loss"),
+    (lambda module, loss, number: loss if number != 2 else [module.other.bias.data.fill_(float("inf")), loss][1], "the parameter other.bias"),
+])  # fmt: skip
+def test_training_ends_at_the_batch_that_leaves_no_finite_numbers_if_it_is_to(tmp_path, step, wrong):
+    module = make_module(step)
+    with pytest.raises(ValueError, match=f"terminate_on_nan: after epoch 0, batch 2 on rank 0, {wrong}"):
+        fitted(store_of(tmp_path), module, terminate_on_nan=True)
+    assert len(fitted(store_of(tmp_path / "other"), make_module(step)).getHistory()) == 2
+    told = fitted(store_of(tmp_path / "third"), make_module(lambda module, loss, number: loss), terminate_on_nan=True)
+    assert len(told.getHistory()) == 2
+
+
 def test_the_loss_of_the_history_is_what_steps_returned_however_many_make_one_step_of_the_optimizer(tmp_path):
     model = fitted(store_of(tmp_path), make_module(lambda module, loss, number: loss), backward_passes_per_step=4)
     assert [entry["train"]["loss"] for entry in model.getHistory()] == [LOSS] * 2

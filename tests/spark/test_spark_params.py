@@ -53,6 +53,19 @@ def test_each_parameter_has_a_setter_that_returns_the_estimator(name):
     assert getattr(estimator, setter)(value) is estimator
 
 
+def test_the_frame_may_be_given_by_horovods_name_or_by_sparks(monkeypatch):
+    monkeypatch.setattr(TorchEstimator, "_fit", lambda estimator, frame: (frame, estimator.getEpochs()))
+    monkeypatch.setattr(TorchModel, "_transform", lambda model, frame: (frame, model.getRunId()))
+    estimator, model = TorchEstimator(epochs=2), TorchModel(run_id="a")
+    assert estimator.fit("rows") == estimator.fit(df="rows") == estimator.fit(dataset="rows", params=None) == ("rows", 2)
+    assert estimator.fit(df="rows", params={estimator.epochs: 3}) == ("rows", 3)
+    assert model.transform("rows") == model.transform(df="rows") == model.transform(dataset="rows") == ("rows", "a")
+    assert model.transform("rows", {model.run_id: "b"}) == ("rows", "b")
+    for call in (estimator.fit, model.transform):
+        with pytest.raises(TypeError, match="give one DataFrame"):
+            call()
+
+
 @pytest.mark.parametrize("name, value, result", [
     ("batch_size", 8.0, 8), ("epochs", "3", TypeError), ("shuffle", 1, TypeError), ("feature_cols", ("a", "b"), ["a", "b"]),
     ("loss_weights", [1], [1.0]), ("run_id", 5, TypeError), ("label_cols", "a", TypeError),
@@ -90,6 +103,17 @@ def test_copies_with_other_parameters_are_runs_of_their_own():
     assert told.copy({told.epochs: 2}).getRunId() == one.getRunId()
     assert told.copy().getRunId() == "run"
     assert told.copy({told.run_id: "mine"}).getRunId() == "mine"
+
+
+def test_fits_of_a_cross_validation_without_parameters_are_runs_of_their_own(monkeypatch):
+    """Their only difference are the rows, which are a part of the name then."""
+    seen = []
+    monkeypatch.setattr(TorchEstimator, "_fit", lambda self, rows: seen.append((rows, self._is_variant)))
+    told = TorchEstimator(run_id="run")
+    for rows in ("fold 1", "fold 2"):
+        list(told.fitMultiple(rows, [{}]))
+    told.fit("all")
+    assert seen == [("fold 1", True), ("fold 2", True), ("all", False)]
 
 
 def test_the_models_accessors():

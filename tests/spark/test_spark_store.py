@@ -52,6 +52,17 @@ def test_the_mount_of_databricks_has_two_names():
         assert store.get_spark_path(store.get_runs_path()) == "dbfs:/a/b/runs"
 
 
+def test_a_volume_of_unity_catalog_has_two_names(monkeypatch):
+    """Ranks have it as a path of their node, and Spark asks the catalog."""
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "16")
+    for path in ("/Volumes/c/s/v", "dbfs:/Volumes/c/s/v", "file:/Volumes/c/s/v", "/dbfs/Volumes/c/s/v"):
+        store = Store.create(path)
+        assert isinstance(store, DBFSLocalStore) and store.get_localized_path(store.prefix_path) == "/Volumes/c/s/v", path
+        assert store.get_spark_path(store.get_runs_path()) == "dbfs:/Volumes/c/s/v/runs"
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION")
+    assert type(Store.create("/Volumes/disk/x")) is FilesystemStore  # a disk of another machine
+
+
 def test_hadoop_s_host_comes_from_the_url_or_the_arguments():
     assert {"host": "namenode", "port": 8020}.items() <= HDFSStore("hdfs://namenode:8020/x").storage_options.items()
     assert {"host": "default", "port": 0}.items() <= HDFSStore("hdfs:///x").storage_options.items()
@@ -124,6 +135,28 @@ def test_a_score_that_is_no_number_is_not_the_best(tmp_path):
     for epoch, score in enumerate([float("nan"), 2.0, float("nan"), 1.0, 3.0]):
         checkpoints.save(str(score).encode(), epoch, 0, score)
     assert checkpoints.load("best") == b"1.0" and checkpoints.load() == b"3.0"
+    # A file system that replaces no file in one step, and a writer that was killed.
+    marker = tmp_path / "store/runs/r/checkpoint.json"
+    for torn in (b"", marker.read_bytes()[:20]):
+        marker.write_bytes(torn)
+        assert checkpoints.exists() and checkpoints.load() == b"3.0"
+
+
+def test_what_cannot_be_removed_stays_and_is_told(tmp_path, monkeypatch):
+    store = LocalStore(str(tmp_path / "store"))
+
+    def refuses(*_, **__):
+        raise PermissionError("no right to delete")
+
+    monkeypatch.setattr(type(store.fs), "rm", refuses)
+    with pytest.warns(UserWarning, match="cannot be removed, and stays: PermissionError"):
+        store.discard(store.get_run_path("r"))
+
+
+def test_a_url_that_lacks_a_slash_is_no_local_folder():
+    with pytest.raises(ValueError, match="write hdfs:///..."):
+        Store.create("hdfs:/user/me")
+    assert Store.create("file:/tmp/store").prefix_path.endswith("/tmp/store")
 
 
 def test_files_are_written_whole_and_found(tmp_path):

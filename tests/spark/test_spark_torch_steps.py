@@ -3,7 +3,9 @@ not started."""
 
 import io
 import json
+import threading
 import types
+import warnings
 
 import numpy
 import pytest
@@ -50,6 +52,44 @@ def test_a_step_of_the_programs_own_gets_what_it_takes(tmp_path, arguments):
     told(store_of(tmp_path), train_minibatch_fn=of_nine if arguments == 9 else of_seven, epochs=1).fit_on_parquet()
     seen = [str((1, number)) for number in range(8)] if arguments == 9 else ["()"] * 8
     assert heard.read_text().splitlines() == seen
+
+
+def test_a_transformation_that_fails_is_told_before_training(tmp_path):
+    """What the executors alone may have, it may lack here."""
+
+    class Counted(Here):
+        runs = 0
+
+        def run(self, *_args, **_kwargs):
+            Counted.runs += 1
+            raise InterruptedError
+
+    def wrong(rows):
+        return rows.assign(features=rows["no such column"])
+
+    def of_full_batches(rows):
+        assert len(rows) == 8
+        return rows
+
+    def of_executors(rows):
+        import a_module_of_the_executors  # noqa: F401, PLC0415
+
+    store = store_of(tmp_path)
+    kept = {}
+
+    def of_itself(rows):
+        kept.setdefault("lock", threading.Lock())  # which cannot be sent
+        return rows
+
+    with pytest.warns(UserWarning, match="transformation_fn fails with the first batch on the driver: KeyError: 'no such column'"):
+        with pytest.raises(InterruptedError):
+            told(store, backend=Counted(), transformation_fn=wrong).fit_on_parquet()
+    for function in (of_full_batches, of_executors, of_itself):
+        with warnings.catch_warnings(record=True) as caught, pytest.raises(InterruptedError):
+            warnings.simplefilter("always")
+            told(store, backend=Counted(), transformation_fn=function).fit_on_parquet()
+        assert not [one for one in caught if "transformation_fn" in str(one.message)]
+    assert Counted.runs == 4 and not kept
 
 
 def test_only_a_step_that_needs_nine_arguments_gets_nine():
@@ -182,6 +222,13 @@ def test_a_run_leaves_a_checkpoint_that_torch_reads(tmp_path):
     torch.testing.assert_close(left["model"]["weight"], model.getModel().state_dict()["weight"])
     assert left["optimizer"]["param_groups"][0]["lr"] == 0.1
     assert len(told(store, run_id="run", epochs=3).fit_on_parquet().getHistory()) == 3
+
+
+def test_a_learning_rate_of_numpy_s_is_kept_as_a_number(tmp_path):
+    net = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(net.parameters(), lr=numpy.float64(0.1))
+    model = told(store_of(tmp_path), model=net, optimizer=optimizer, run_id="run").fit_on_parquet()
+    assert model.getOptimizer().param_groups[0]["lr"] == 0.1
 
 
 def test_a_run_of_an_earlier_release_is_continued(tmp_path):

@@ -5,7 +5,7 @@ from typing import Any, Optional
 import keras as _keras
 import numpy as _np
 
-from horovod.common import _arrays, _auto_jit, _old_keras
+from horovod.common import _arrays, _auto_jit, _old_keras, _optimizer_makers
 from horovod.common._keras_optimizer import is_distributed
 from horovod.common._lib import ADASUM as Adasum
 from horovod.common._lib import AVERAGE as Average
@@ -179,9 +179,12 @@ def load_model(
     """
     objects = {cls.__name__: cls for cls in custom_optimizers or ()}
     objects.update(custom_objects or {})
+    objects = _optimizer_makers.called(objects, filepath, _keras.saving.deserialize_keras_object)
     model = _keras.saving.load_model(filepath, custom_objects=objects)
     _h5.restore_optimizer(model, filepath)
     if getattr(model, "optimizer", None) is not None and not is_distributed(model.optimizer):
-        DistributedOptimizer(model.optimizer, compression=compression)  # in place: its state stays
+        wrapped = DistributedOptimizer(model.optimizer, compression=compression)  # in place: its state stays
+        if wrapped is not model.optimizer:  # it scales the loss, which the loaded one did not
+            model.optimizer = wrapped
         _auto_jit.decide_for_loaded(model, _why_not_compiled)
     return model

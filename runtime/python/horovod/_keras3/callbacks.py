@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 import keras
 import numpy as np
 
-from horovod.common import _arrays, _fit_agreement, _lib, basics
+from horovod.common import _arrays, _fit_agreement, _lib, _old_keras, basics
 from horovod._keras3._variables import broadcast_variables, unique, variables_of
 
 __all__ = [
@@ -17,8 +17,39 @@ __all__ = [
 ]
 
 
-def _callbacks_of_fit() -> List[Any]:
-    return _fit_agreement.callbacks_of_fit(keras.callbacks.CallbackList)
+def _agreed_callbacks() -> List[Any]:
+    """The callbacks of the fit, of which those that decide are on all ranks, and decide alike."""
+    callbacks = _fit_agreement.callbacks_of_fit(keras.callbacks.CallbackList)
+    _fit_agreement.check_callbacks(callbacks, _ON_ALL_RANKS)
+    _fit_agreement.end_together(callbacks, keras.callbacks.TerminateOnNaN, TerminateOnAnyNaN.like)
+    return list(callbacks)
+
+
+class TerminateOnAnyNaN(keras.callbacks.Callback):
+    """Ends the fit on all ranks at the same batch. A rank that ended it alone would leave the others waiting for its gradients.
+
+    Args:
+        raises: by an exception, as Keras' TerminateOnNaN(raise_error=True).
+    """
+
+    def __init__(self, raises: bool) -> None:
+        super().__init__()
+        self._raises = raises
+
+    @staticmethod
+    def like(callback: Any) -> "TerminateOnAnyNaN":
+        """What does on all ranks what Keras' TerminateOnNaN does on one."""
+        return TerminateOnAnyNaN(getattr(callback, "raise_error", False))
+
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        loss = keras.ops.convert_to_numpy((logs or {}).get("loss", 0.0))
+        if not _fit_agreement.is_lost_anywhere(loss):
+            return
+        said = f"Batch {batch}: invalid loss on one process at least, terminating training"
+        if self._raises:
+            raise RuntimeError(said)
+        print(said, flush=True)
+        self.model.stop_training = True
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
@@ -54,13 +85,37 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
         if self.broadcast_done:
             return
-        _fit_agreement.check_callbacks(_callbacks_of_fit(), _ON_ALL_RANKS)
+        callbacks = _agreed_callbacks()
+        self._agree_on_epoch(callbacks)
         optimizer = getattr(self.model, "optimizer", None)
         is_built = np.int32(self.model.built and (optimizer is None or optimizer.built))
         # One rank may have loaded a model, and then has all variables while the others have none.
         (all_built,) = _arrays.allreduce([is_built], ["broadcast_callback.built"], _lib.MIN)
         if all_built:
             self._broadcast()
+
+    def _agree_on_epoch(self, callbacks: List[Any]) -> None:
+        """Gives all ranks the epoch at which the root's fit begins. BackupAndRestore sets it where there is a backup, and on one
+        rank alone it would make that rank end before the others.
+
+        Raises:
+            ValueError: it stands behind this callback, on some ranks only, and what it restores would be theirs alone.
+        """
+        behind = callbacks[callbacks.index(self) + 1 :] if self in callbacks else []
+        is_behind = any(isinstance(callback, keras.callbacks.BackupAndRestore) for callback in behind)
+        told = _arrays.allgather_object((is_behind, getattr(self.model, "_initial_epoch", None)), "broadcast_callback.epoch")
+        ranks = [rank for rank, (stands_behind, _) in enumerate(told) if stands_behind]
+        if 0 < len(ranks) < len(told):
+            raise ValueError(
+                f"BackupAndRestore stands behind hvd.callbacks.BroadcastGlobalVariablesCallback on rank {ranks[0]}, and not on all "
+                "ranks; put it before, so that all ranks get what it restores"
+            )
+        if all(epoch is None for _, epoch in told):
+            return
+        self.model._initial_epoch = told[self.root_rank][1]
+        optimizer = getattr(self.model, "optimizer", None)
+        if self.model.built and optimizer is not None and not optimizer.built:
+            optimizer.build(self.model.trainable_variables)  # as the rank has it that has restored it
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if not self.broadcast_done:
@@ -83,8 +138,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
         self._average = _fit_agreement.MetricAverage(weight)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        callbacks = _callbacks_of_fit()
-        _fit_agreement.check_callbacks(callbacks, _ON_ALL_RANKS)
+        callbacks = _agreed_callbacks()
         _fit_agreement.warn_of_order(callbacks, self, _DECIDING)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
@@ -124,8 +178,12 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         steps_per_epoch: Optional[int] = None,
     ) -> None:
         super().__init__()
+        _old_keras.check_rate("LearningRateScheduleCallback", None if isinstance(initial_lr, int) else initial_lr, "multiplier")
         if multiplier is None:
-            raise ValueError("Parameter `multiplier` is required: a number, or a function of the epoch")
+            raise ValueError(
+                "Parameter `multiplier` is required: a number, or a function of the epoch; since Horovod 0.20 it comes after "
+                "initial_lr, so write multiplier=..."
+            )
         self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
         self._follows_optimizer = initial_lr is None
         self.staircase, self.momentum_correction, self.steps_per_epoch = staircase, momentum_correction, steps_per_epoch
@@ -203,6 +261,8 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         steps_per_epoch: Optional[int] = None,
         verbose: int = 0,
     ) -> None:
+        _old_keras.check_rate("LearningRateWarmupCallback", initial_lr, "warmup_epochs")
+
         def multiplier(epoch: float) -> float:
             epoch += 1.0 / self.steps_per_epoch  # round numbers at the end of each epoch
             size = basics.size()
@@ -244,6 +304,6 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
 
 _ON_ALL_RANKS = (
     keras.callbacks.EarlyStopping, keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau,
-    keras.callbacks.TerminateOnNaN, BroadcastGlobalVariablesCallback, LearningRateScheduleCallback,
+    keras.callbacks.TerminateOnNaN, TerminateOnAnyNaN, BroadcastGlobalVariablesCallback, LearningRateScheduleCallback,
     LearningRateWarmupCallback, MetricAverageCallback,
 )  # fmt: skip

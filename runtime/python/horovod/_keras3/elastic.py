@@ -9,13 +9,15 @@
 
     train(state)
 
-What horovod.torch.elastic says of restarted ranks holds here as well. The model and its optimizer must be built.
+What horovod.torch.elastic says of restarted ranks holds here as well. The model must be built.
 """
 
 import functools
+import warnings
 from typing import Any, Callable, Dict, List, Optional
 
 import keras
+import numpy as np
 
 from horovod.common import _arrays, _coverage, basics
 from horovod.common._epoch_rest import EpochCount, EpochRest, batches_done, note_batches
@@ -39,16 +41,38 @@ class KerasState(ObjectState):
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
         object.__setattr__(self, "model", model)
         object.__setattr__(self, "optimizer", optimizer if optimizer is not None else getattr(model, "optimizer", None))
-        if not model.built or (self.optimizer is not None and not self.optimizer.built):
+        if not model.built:
             raise ValueError(
-                "KerasState needs a model and an optimizer that are built: model.build(input_shape) and "
-                "optimizer.build(model.trainable_variables)"
+                "KerasState needs a model that is built: give its first layer the shape of its input, or model.build(input_shape)"
             )
+        # All ranks have the same variables then, also one that comes later, when the others' optimizers have stepped.
+        if self.optimizer is not None and not self.optimizer.built:
+            self.optimizer.build(model.trainable_variables)
+        object.__setattr__(self, "_has_looked", _backend.NAME != "jax")
         super().__init__(_arrays.broadcast_object, basics.rank, **kwargs)
         self._save_model()
 
     def _save_model(self) -> None:
-        object.__setattr__(self, "_saved_values", values_of(variables_of(self.model, self.optimizer)))
+        values = values_of(variables_of(self.model, self.optimizer))
+        if not self._has_looked and hasattr(self, "_saved_values"):
+            self._look_for_training(values)
+        object.__setattr__(self, "_saved_values", values)
+
+    def _look_for_training(self, values: List[np.ndarray]) -> None:
+        """Warns once of a loop of one's own on JAX, whose arrays the model does not have. Such a state says that batches are done,
+        and has the weights of the beginning."""
+        has_trained = any(not np.array_equal(value, before) for value, before in zip(values, self._saved_values))
+        numbers = {name: value for name, value in self._saved_state.items() if isinstance(value, (int, float))}
+        now = {name: getattr(self, name, None) for name in numbers}
+        counts = any(isinstance(now[name], (int, float)) and now[name] != value for name, value in numbers.items())
+        object.__setattr__(self, "_has_looked", has_trained or counts)
+        if counts and not has_trained:
+            warnings.warn(
+                "KerasState has committed what the model had before: none of its variables has changed, as in a loop with "
+                "stateless_apply. Assign the arrays to model.trainable_variables and optimizer.variables before commit(), or keep "
+                "them in horovod.jax's hvd.elastic.JaxState",
+                stacklevel=4,
+            )
 
     def save(self) -> None:
         self._save_model()

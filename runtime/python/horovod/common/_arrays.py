@@ -7,10 +7,9 @@ All calls wait, so that Ctrl-C works in them (_wait).
 import ctypes
 from typing import Any, List, Optional, Sequence, Tuple
 
-import cloudpickle
 import numpy as np
 
-from horovod.common import _lib, _wait, basics
+from horovod.common import _lib, _objects, _wait, basics
 from horovod.common._process_set import ProcessSet, global_process_set
 
 _CODES = {
@@ -23,11 +22,11 @@ _CODES = {
 def number_of(process_set: ProcessSet) -> int:
     """Returns the set's number. ValueError where the job does not know the set, or this process is no member of it."""
     if process_set.is_gone:
-        raise ValueError(f"{process_set}: none of the processes that it was made of is left in the job")
+        raise ValueError(f"{process_set!r}: none of the processes that it was made of is left in the job")
     if process_set.process_set_id is None:
-        raise ValueError(f"{process_set} is not known to the job; call hvd.add_process_set on all ranks, or hvd.init(process_sets=...)")
+        raise ValueError(f"{process_set!r} is not known to the job; call hvd.add_process_set on all ranks, or hvd.init(process_sets=...)")
     if not process_set.included():
-        raise ValueError(f"rank {basics.rank()} is no member of {process_set}")
+        raise ValueError(f"rank {basics.rank()} is no member of {process_set!r}")
     return process_set.process_set_id
 
 
@@ -193,23 +192,29 @@ def broadcast_object(
         name: the same on every rank.
 
     Raises:
-        HorovodInternalError: a rank or link is gone; on every rank.
+        HorovodInternalError: a rank or link is gone; on every rank. Or what came was not sent so by a rank of this job.
         Whatever pickling raises, on the root; the other ranks then wait until the root comes again or ends.
     """
     is_root = basics.rank() == root_rank
-    payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8) if is_root else None
+    what = _objects.broadcast_of(root_rank, name, process_set.process_set_id)
+    payload = _objects.sealed(obj, what) if is_root else None
     size = np.array([payload.size if is_root else 0], np.int64)
     (size,) = broadcast([size], [name and name + ".sz"], root_rank, process_set)
     if payload is None:
         payload = np.empty(int(size[0]), np.uint8)
     (payload,) = broadcast([payload], [name and name + ".t"], root_rank, process_set)
-    return obj if is_root else cloudpickle.loads(payload.tobytes())
+    return obj if is_root else _objects.opened(payload, what)
 
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> List[Any]:
-    """Returns the ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
-    payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8)
+    """Returns the ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry.
+
+    Raises:
+        HorovodInternalError: a rank or link is gone, or what came was not sent so by a rank of this job.
+    """
+    number = number_of(process_set)
+    payload = _objects.sealed(obj, _objects.allgather_of(basics.rank(), name, number))
     sizes = allgather(np.array([payload.size], np.int64), name and name + ".sz", process_set)
     everything = allgather(payload, name and name + ".t", process_set)
-    ends = np.cumsum(sizes)
-    return [cloudpickle.loads(everything[end - size : end].tobytes()) for size, end in zip(sizes, ends)]
+    parts = np.split(everything, np.cumsum(sizes)[:-1])
+    return [_objects.opened(part, _objects.allgather_of(rank, name, number)) for rank, part in zip(process_set.ranks, parts)]

@@ -5,7 +5,7 @@ No framework is imported here, because Keras 3 and legacy Keras bring their own 
 
 import sys
 import warnings
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 
@@ -15,15 +15,31 @@ _MAX_RANKS = 8  # are named in a message
 
 
 def callbacks_of_fit(list_class: type) -> List[Any]:
-    """Returns the callbacks of the `fit` that this call comes from. Keras gives their list to nobody, but calls them from a
-    method of it."""
+    """Returns the list of the callbacks of the `fit` that this call comes from. Keras gives it to nobody, but calls them from a
+    method of its."""
     frame = sys._getframe(1)
     while frame is not None:
         found = frame.f_locals.get("self")
         if isinstance(found, list_class):
-            return list(found.callbacks)
+            return found.callbacks
         frame = frame.f_back
     return []
+
+
+def end_together(callbacks: List[Any], kind: type, make: Callable[[Any], Any]) -> None:
+    """Puts into the list of a `fit`, for each callback of this very class, what `make` gives for it, which decides for all ranks."""
+    for place, callback in enumerate(callbacks if basics.size() > 1 else ()):
+        if type(callback) is kind:
+            callbacks[place] = make(callback)
+            callbacks[place].set_params(callback.params)
+            callbacks[place].set_model(callback.model)
+
+
+def is_lost_anywhere(loss: Any) -> bool:
+    """Whether this loss of a batch is no number on any rank. All ranks call it after the same batch."""
+    is_lost = np.array([float(not np.isfinite(np.asarray(loss, np.float64)).all())])
+    (of_all,) = _arrays.allreduce([is_lost], ["fit.terminate"], _lib.MAX)
+    return bool(of_all[0])
 
 
 def _described(callback: Any, kinds: Sequence[type]) -> Optional[str]:

@@ -116,6 +116,13 @@ def _reduce(settings: Settings, gradients: Sequence[Any], variables: Sequence[An
     return results
 
 
+def _dense(gradient: Any, like: Any) -> Any:
+    """Returns the gradient as a tensor. TensorFlow's of an embedding has only the rows that a batch has used."""
+    if hasattr(gradient, "dense_shape"):
+        return keras.ops.add(keras.ops.zeros_like(like), gradient)  # also where a row is there several times
+    return keras.ops.convert_to_tensor(gradient)
+
+
 def _check_distribution() -> None:
     distribution = getattr(getattr(keras, "distribution", None), "distribution", lambda: None)()
     if distribution is not None:
@@ -168,8 +175,8 @@ class _Distributed:
         settings = self._hvd
         places = [i for i, gradient in enumerate(grads) if gradient is not None]
         sums = [self._accumulated_gradients[self._get_variable_index(variables[i])] for i in places]
-        own = [keras.ops.convert_to_tensor(grads[i]) for i in places]
         before = [keras.ops.convert_to_tensor(variable) for variable in sums]
+        own = [_dense(grads[i], value) for i, value in zip(places, before)]
 
         def step() -> Any:
             total = [gradient + value for gradient, value in zip(own, before)]

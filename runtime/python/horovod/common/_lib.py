@@ -385,10 +385,12 @@ def _timeline_function(name: str) -> Callable[..., int]:
     return getattr(lib, name)
 
 
-def start_timeline(path: str, mark_cycles: bool) -> None:
-    """Calls hvd_timeline_start. ValueError when it fails, or is missing."""
-    if _timeline_function("hvd_timeline_start")(None, os.fsencode(path), ctypes.c_int32(mark_cycles)):
+def start_timeline(path: str, mark_cycles: bool) -> bool:
+    """Calls hvd_timeline_start. Returns False while a timeline is being written. ValueError when it fails, or is missing."""
+    status = _timeline_function("hvd_timeline_start")(None, os.fsencode(path), ctypes.c_int32(mark_cycles))
+    if status not in (0, INVALID):
         raise ValueError(last_error())
+    return not status
 
 
 def stop_timeline() -> None:

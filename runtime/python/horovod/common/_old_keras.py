@@ -1,8 +1,9 @@
 """Scripts' words that Keras 3 refuses: two of Keras 2, which Horovod's examples have, and a compile() that leaves it to Keras
-whether XLA compiles the steps, where it cannot compile ours."""
+whether XLA compiles the steps, where it cannot compile ours. And arguments that stood elsewhere in older releases of Horovod."""
 
 import functools
 import inspect
+import warnings
 from typing import Any, Callable, List
 
 from horovod.common import _auto_jit
@@ -44,3 +45,20 @@ def accept(keras: Any, why_not_compiled: Callable[[], str]) -> None:
 
         tolerant_compile._hvd_inner = compile_model
         trainer.compile = tolerant_compile
+
+
+def check_rate(callback: str, initial_lr: Any, first: str) -> None:
+    """Tells a script that gives a callback the argument that came first before Horovod 0.20, when initial_lr was the last or was
+    not there. A number may be meant as a rate, and is only warned of.
+
+    Raises:
+        ValueError: it is a function.
+    """
+    is_count = isinstance(initial_lr, int) and not isinstance(initial_lr, bool) and initial_lr > 1
+    if not is_count and not callable(initial_lr):
+        return
+    given = "FUNCTION" if callable(initial_lr) else initial_lr
+    text = f"{callback}({given}): since Horovod 0.20 the first argument is initial_lr; write {callback}({first}={given})"
+    if callable(initial_lr):
+        raise ValueError(text)
+    warnings.warn(f"{text}, or initial_lr={float(initial_lr)} if it is the learning rate", stacklevel=3)

@@ -47,7 +47,7 @@ class ProcessSet:
         if self.process_set_id is None:
             return None
         if not self.included():
-            raise ValueError(f"rank {basics.rank()} is no member of {self}")
+            raise ValueError(f"rank {basics.rank()} is no member of {self!r}")
         return self._ranks.index(basics.rank())
 
     def included(self) -> bool:
@@ -63,7 +63,7 @@ class ProcessSet:
         """
         if self.process_set_id is None and not self.is_gone:
             raise ValueError(
-                f"{self} is not known to the job, so its ranks would train without each other; pass it to "
+                f"{self!r} is not known to the job, so its ranks would train without each other; pass it to "
                 "hvd.init(process_sets=[...]), or to hvd.add_process_set() on every rank, before"
             )
         return self.included()
@@ -82,6 +82,10 @@ class ProcessSet:
 
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self._ranks})"
+
+    def __str__(self) -> str:
+        """Returns Horovod's text, which its own tests and programs' logs have."""
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self._ranks}, mpi_comm={self.mpi_comm})"
 
 
 class _GlobalProcessSet(ProcessSet):
@@ -109,6 +113,10 @@ class _GlobalProcessSet(ProcessSet):
 
     def __repr__(self) -> str:
         return "ProcessSet(process_set_id=0)"
+
+    def __str__(self) -> str:
+        ranks = self.ranks if basics.is_initialized() else []
+        return f"ProcessSet(process_set_id=0, ranks={ranks}, mpi_comm={self.mpi_comm})"
 
 
 global_process_set: ProcessSet = _GlobalProcessSet()

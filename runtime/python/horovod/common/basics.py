@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from horovod.common import _failure, _lib, _wait
 from horovod.common.exceptions import HorovodInternalError
@@ -21,6 +21,8 @@ with_initial_sets: List[Callable[[Any], None]] = []
 
 _exit_registered = False
 _is_homogeneous = True
+# What follows the joining of the job is done too. Ctrl-C may have come in between, and the library has joined all the same.
+_is_complete = False
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
@@ -41,16 +43,21 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         HorovodInternalError: the job could not be joined (a rank did not come in time, is unreachable, ...); the text
             says which. The other ranks get the same for the same cause.
     """
-    global _exit_registered
     ranks, mpi_comm = _part_of_world(comm)
     if isinstance(process_sets, str) and process_sets.lower() == "dynamic":
         process_sets = None
-    if process_sets is not None and not isinstance(process_sets, (list, tuple)):
-        raise ValueError('hvd.init(process_sets=...) takes a list of process sets, or "dynamic"')
-    if is_initialized():
-        return
-    _refuse_child()
+    if process_sets is not None:
+        if isinstance(process_sets, str) or not isinstance(process_sets, Iterable):
+            raise ValueError('hvd.init(process_sets=...) takes a list of process sets, or "dynamic"')
+        process_sets = list(process_sets)  # Horovod takes any iterable, such as the values of a dict
+    with _joining:
+        if not (is_initialized() and _is_complete):
+            _begin(ranks, mpi_comm, process_sets)
 
+
+def _begin(ranks: List[int], mpi_comm: Optional[int], process_sets: Any) -> None:
+    global _exit_registered
+    _refuse_child()
     if not _exit_registered:
         _exit_registered = True
         owner = os.getpid()
@@ -62,7 +69,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         return
     # While some ranks of an elastic job connect, another may fail. Then they connect again when its replacement is
     # there.
-    until = time.monotonic() + float(os.environ.get("HOROVOD_ELASTIC_TIMEOUT") or 600)
+    until = time.monotonic() + _seconds_to_meet()
     while True:
         try:
             _join(ranks, mpi_comm, max(until - time.monotonic(), 1.0), process_sets)
@@ -72,10 +79,22 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             # a commit. When they end, hvdrun ends it.
             is_newcomer = generation == 0 and came_late()
             if is_newcomer and error.status == _lib.TIMEOUT:
-                until = time.monotonic() + float(os.environ.get("HOROVOD_ELASTIC_TIMEOUT") or 600)
+                until = time.monotonic() + _seconds_to_meet()
             elif error.status not in (_lib.LOST_PEER, _lib.UNREACHABLE) or time.monotonic() > until:
                 raise
         time.sleep(0.05)
+
+
+def _seconds_to_meet() -> float:
+    """Returns how long the ranks of an elastic job may take to join it. For the first time they also import and load what they
+    need, so they have no less than those of other jobs, however soon they are to meet again."""
+    again_s = float(os.environ.get("HOROVOD_ELASTIC_TIMEOUT") or 600)
+    if generation > 0:
+        return again_s
+    try:
+        return max(again_s, float(os.environ.get("HOROVOD_START_TIMEOUT") or 60))
+    except ValueError:
+        return again_s  # the library names a value that makes no sense
 
 
 def _leave_at_exit() -> None:
@@ -85,15 +104,17 @@ def _leave_at_exit() -> None:
 
 # Held while the job is left, also by the thread that does so after Ctrl-C.
 _leaving = threading.RLock()
+# Held while the job is joined.
+_joining = threading.RLock()
 
 
-def _new_lock() -> None:
-    """In a forked child, whose parent may have been leaving on another thread."""
-    global _leaving
-    _leaving = threading.RLock()
+def _new_locks() -> None:
+    """In a forked child, whose parent may have been joining or leaving on another thread."""
+    global _leaving, _joining
+    _leaving, _joining = threading.RLock(), threading.RLock()
 
 
-os.register_at_fork(after_in_child=_new_lock)
+os.register_at_fork(after_in_child=_new_locks)
 
 # The variable that a rank which has joined sets for its child processes. It names the process, its job and its rank.
 _JOINED = "HVD_JOINED"
@@ -129,6 +150,8 @@ def came_late() -> bool:
 
 def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_sets: Any) -> None:
     """Joins the job. `timeout_s`: 0 for the usual one."""
+    global _is_complete
+    _is_complete = False
     with _leaving:
         pass  # what another thread still forgets of the last job must not be of this one
 
@@ -150,6 +173,7 @@ def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_s
     except BaseException:
         shutdown()
         raise
+    _is_complete = True
 
 
 def _part_of_world(comm: Any) -> Tuple[List[int], Optional[int]]:
@@ -183,12 +207,14 @@ def shutdown() -> None:
 
     Operations that are pending here, and those of other ranks that need this rank, fail with HorovodInternalError.
     """
-    global generation
-    generation += 1
+    global generation, _timeline_path
     with _leaving:
         if is_initialized():
             _failure.note_leaving()
         _lib.lib.hvd_shutdown()
+        # From here on nothing works on the memory of pending operations, and who waits for one on another thread may free it.
+        generation += 1
+        _timeline_path = None
         if os.environ.get(_JOINED) == _own_mark():
             os.environ.pop(_JOINED, None)
         for forget in when_left:
@@ -247,15 +273,28 @@ def _get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
     return _lib.process_sets()
 
 
+# The file that start_timeline began last in this job, on any rank.
+_timeline_path: Optional[str] = None
+
+
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Starts to write a timeline of the operations, for chrome://tracing or Perfetto, on rank 0.
 
+    As in Horovod, one that is being written (HOROVOD_TIMELINE's, say) ends when another file is given, and goes on
+    when it is the same.
+
     Raises:
-        ValueError: the job was not joined, a timeline is being written, the file cannot be written, or this libhvd writes
-            none.
+        ValueError: the job was not joined, the file cannot be written, or this libhvd writes none.
     """
+    global _timeline_path
     size()
-    _lib.start_timeline(os.fspath(file_path), mark_cycles)
+    path = os.path.abspath(os.fspath(file_path))
+    if not _lib.start_timeline(path, mark_cycles):
+        if path == os.path.abspath(_timeline_path or os.environ.get("HOROVOD_TIMELINE", "")):
+            return
+        _lib.stop_timeline()
+        _lib.start_timeline(path, mark_cycles)
+    _timeline_path = path
 
 
 def stop_timeline() -> None:

@@ -52,14 +52,16 @@ def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet
     place; returns when all have.
 
     Raises (on every rank):
-        ValueError: a rank is not of the job, or a set of the same ranks exists (hvd.global_process_set has all).
+        ValueError: a rank is not of the job, or a set of the same ranks exists (hvd.global_process_set has all); or it is
+            before init.
         HorovodInternalError: ranks name different sets, or a rank is gone.
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
-        raise ValueError(f"{process_set} is known to the job already")
+        raise ValueError(f"{process_set!r} is known to the job already")
     global _last_number
+    basics.size()  # raises ValueError before init
     number = _formed.get(tuple(process_set.ranks))
     if number is None:
         process_set.process_set_id = _lib.add_process_set(process_set.ranks, _wait.call)
@@ -86,7 +88,7 @@ def _form_again(initial: Sequence[Any]) -> None:
         process_set = item if isinstance(item, ProcessSet) else ProcessSet(item)
         outside = [rank for rank in process_set.ranks if not 0 <= rank < int(os.environ["HVD_SIZE"])]
         if outside:
-            raise ValueError(f"{process_set}: rank {outside[0]} is not of the job")
+            raise ValueError(f"{process_set!r}: rank {outside[0]} is not of the job")
         _lasting[-1 - place] = (process_set, int(os.environ["HVD_RANK"]) in process_set.ranks)
     claims = [[basics.rank(), _last_number, -1]]
     claims += [[basics.rank(), number, is_member] for number, (_, is_member) in _lasting.items()]

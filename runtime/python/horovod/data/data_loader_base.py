@@ -118,7 +118,7 @@ class AsyncDataLoaderMixin:
     """
 
     def __init__(
-        self, async_loader_queue_size: int = 5, debug_data_loader: bool = False, *args: Any, **kwargs: Any
+        self, async_loader_queue_size: int = 64, debug_data_loader: bool = False, *args: Any, **kwargs: Any
     ) -> None:
         self.async_loader_queue_size = async_loader_queue_size
         self.debug_data_loader = debug_data_loader
@@ -136,7 +136,7 @@ class AsyncDataLoaderMixin:
             yield from super().__iter__()  # type: ignore[misc]
             return
         self.close_async_loader()
-        reading = self._reading = _Reading(super()._iterate(), self.async_loader_queue_size)  # type: ignore[misc]
+        reading = self._reading = _Reading(self._iterate(), self.async_loader_queue_size)  # type: ignore[attr-defined]
         try:
             for batch in reading:
                 yield self._process_batch(batch)  # type: ignore[attr-defined]

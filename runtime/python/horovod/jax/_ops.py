@@ -61,6 +61,10 @@ def _like(result: np.ndarray, leaf: Any) -> jax.Array:
 # --- reductions ------------------------------------------------------------------------------------------------------
 
 
+def _is_complex(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.complexfloating)
+
+
 def _is_inexact(leaf: Any) -> bool:
     return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
 
@@ -109,6 +113,10 @@ def reduce_leaves(
     _check_op(op)
     if not leaves:
         return []
+    if op in (Average, Sum) and any(map(_is_complex, leaves)):  # the parts of each number by themselves
+        parts = [jnp.stack([jnp.real(leaf), jnp.imag(leaf)]) if _is_complex(leaf) else leaf for leaf in leaves]
+        results = reduce_leaves(parts, names, name, op, compression, prescale, postscale, process_set, kind)
+        return [jax.lax.complex(*result) if _is_complex(leaf) else result for leaf, result in zip(leaves, results)]
     number = _arrays.number_of(process_set)
     traced = _is_traced(leaves)
     if traced:
@@ -147,6 +155,7 @@ def allreduce(
     Args:
         tensor: an array, or a pytree of arrays; the same shapes and types on every rank.
         op: hvd.Average, Sum, Min, Max, Product, or (of floating-point elements) Adasum. Integers are averaged towards zero.
+            Complex numbers have Average and Sum.
         name: the same on every rank. Without one, operations outside of jit are paired in the order in which ranks call
             them, and those in a program by their place in it.
         compression: one of hvd.Compression.

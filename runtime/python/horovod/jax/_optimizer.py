@@ -165,11 +165,12 @@ def grad(fun: Callable[..., Any], argnums: Union[int, Sequence[int]] = 0, has_au
 
 
 def metric_average(tree: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
-    """The averages of a pytree of numbers over all ranks; they travel in one vector. In programs and outside."""
+    """The averages of a pytree of numbers over all ranks; they travel in one vector, of float64 with jax_enable_x64. In programs
+    and outside."""
     leaves, form = jax.tree_util.tree_flatten(tree)
     if not leaves:
         return tree
-    vector = jnp.stack([jnp.asarray(leaf, jnp.float32).reshape(()) for leaf in leaves])
+    vector = jnp.stack([jnp.asarray(leaf, jnp.result_type(float)).reshape(()) for leaf in leaves])
     (average,) = reduce_leaves(
         [vector], lambda base: [base], name or "metric_average", Average, Compression.none, 1.0, 1.0, process_set
     )

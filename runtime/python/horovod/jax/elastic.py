@@ -15,6 +15,7 @@ the job anew, makes all ranks' state that of the rank which has committed most, 
 horovod.torch.elastic says of restarted ranks holds here as well.
 """
 
+import copy
 from typing import Any, Callable, Dict, Iterable, List, Optional
 
 import jax
@@ -93,13 +94,13 @@ class JaxState(ObjectState):
 
     def _copies(self, names: Iterable[str]) -> Dict[str, Any]:
         def saved(leaf: Any) -> Any:
-            return _Saved(leaf) if _is_array(leaf) else leaf
+            return _Saved(leaf) if _is_array(leaf) else copy.deepcopy(leaf)
 
         return {name: jax.tree.map(saved, getattr(self, name)) for name in names}
 
     def _set_attrs(self) -> None:
         def made(leaf: Any) -> Any:
-            return leaf.make() if isinstance(leaf, _Saved) else leaf
+            return leaf.make() if isinstance(leaf, _Saved) else copy.deepcopy(leaf)
 
         for name, value in self._saved_state.items():
             setattr(self, name, jax.tree.map(made, value))

@@ -15,12 +15,13 @@ def configure(queue: Any) -> None:
     _queue = queue
 
 
-def log(info_dict: Any, chief_only: bool = True) -> None:
+def log(info_dict: Any, chief_only: bool = False) -> None:
     """Sends `info_dict` to the callbacks, where the function was called with any.
 
     Args:
         info_dict: what cloudpickle can carry; a dict by custom.
-        chief_only: only rank 0 sends it.
+        chief_only: only rank 0 sends it. Horovod had this argument for a time, and True was its default; since then every rank
+            sends, and those scripts that want less ask for the rank.
     """
     global _has_warned
     if _queue is None:

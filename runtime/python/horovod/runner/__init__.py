@@ -20,9 +20,9 @@ __all__ = ["run"]
 
 def __getattr__(name: str) -> object:
     if name == "_HorovodArgs":  # all that horovodrun's command line can say
-        from horovod.runner._options import Arguments
+        from horovod.runner._options import ProgramArguments
 
-        return Arguments
+        return ProgramArguments
     raise AttributeError(f"module 'horovod.runner' has no attribute {name!r}")
 
 

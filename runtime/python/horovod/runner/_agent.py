@@ -51,9 +51,10 @@ class _LastWords(threading.Thread):
 
 @dataclasses.dataclass
 class Order:
-    """What each task of a job is told: where hvdrun is to be called, and the key that proves who calls."""
+    """What each task of a job is told: where hvdrun is to be called, and the key that proves who calls. The key is in no text
+    of it, as an engine's log may have."""
 
-    key: str
+    key: str = dataclasses.field(repr=False)
     tasks: int
     place: List[str]  # as the agent's arguments
     version: str = horovod.hvdrun_version
@@ -75,7 +76,7 @@ class Order:
 class JoinOrder:
     """What a task is told whose agent joins a running job: what hvdrun has written for it (--join-file)."""
 
-    text: str
+    text: str = dataclasses.field(repr=False)  # there is a key in it
     version: str = horovod.hvdrun_version
 
     @classmethod

@@ -88,7 +88,11 @@ class _Pump(threading.Thread):
 
     def run(self) -> None:
         for line in self._source:
-            text = self._take(line).decode(errors="replace")
+            try:
+                text = self._take(line).decode(errors="replace")
+            except Exception as error:  # of print(), or of a line that a rank has torn; hvdrun waits for its reader
+                self._tell_once(error)
+                continue
             self.last = [*self.last[1 - _TOLD_LINES :], text]
             try:
                 if text:
@@ -239,6 +243,8 @@ def run_arguments(arguments: Any, elastic: bool) -> Optional[List[Any]]:
     words = _options.hvdrun_words(arguments, elastic)
     if arguments.run_func is None:
         return _run_command(words, list(arguments.command or []))
+    if arguments.num_proc is None:
+        raise ValueError("num_proc is needed for a function: the number of ranks that call it")
     payload = arguments.run_func if isinstance(arguments.run_func, bytes) else make_payload(arguments.run_func, (), {})
     if not arguments.verbose:
         words.append("--quiet")

@@ -5,6 +5,7 @@ It runs in the program that wants the results, or in a task of the engine.
 
 import dataclasses
 import os
+import re
 import socket
 from typing import Any, Callable, Dict, List, Optional
 
@@ -16,6 +17,9 @@ from horovod.runner._exchange import MOST, Lines
 _LISTEN_S = 60.0
 # Variables with these prefixes are set by a user on the driver, and meant for all ranks.
 _SETTINGS = ("HOROVOD_", "HVD_", "NCCL_")
+# Names of variables whose values are nobody else's business; and how many bytes Linux takes of one variable or word.
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
+_MOST_BYTES = 128 * 1024 - 1
 
 
 def own_settings() -> Dict[str, str]:
@@ -43,12 +47,12 @@ class Launch:
 
     num_proc: int
     words: List[str]
-    environment: Dict[str, str]  # the user's, for the ranks
+    environment: Dict[str, str] = dataclasses.field(repr=False)  # the user's, for the ranks
     executable: Optional[str]
     is_local: bool  # all agents are on this machine, and can call loopback
     largest_result: int
-    payload: bytes
-    settings: Dict[str, str] = dataclasses.field(default_factory=dict)
+    payload: bytes = dataclasses.field(repr=False)
+    settings: Dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
     is_elastic: bool = False
 
     def take_settings(self) -> None:
@@ -72,7 +76,7 @@ class Launch:
         with ours:
             with theirs:
                 argv = self._argv(exchange, theirs.fileno())
-                process = _job.start(argv, {**base, **exchange.environment}, pass_fds=(theirs.fileno(),))
+                process = _job.start(argv, {**base, **self._hidden(), **exchange.environment}, pass_fds=(theirs.fileno(),))
 
             def begin() -> None:
                 order = self._order_of(ours)
@@ -83,13 +87,22 @@ class Launch:
         replies = exchange.results() if self.is_elastic else [exchange.result(rank) for rank in range(self.num_proc)]
         return Outcome(list(replies), code, last_words)
 
+    def _hidden(self) -> Dict[str, str]:
+        """The variables that hvdrun takes from its environment, because every user of the machine sees its words."""
+        return {name: value for name, value in self.environment.items() if _SECRET.search(name)}
+
     def _argv(self, exchange: Lines, driver_fd: int) -> List[str]:
+        for name, value in self.environment.items():
+            if len(os.fsencode(f"{name}={value}")) > _MOST_BYTES:
+                raise ValueError(f"env: {name} has more than the {_MOST_BYTES} bytes of a variable; write it to a file, and give its path")
         count = self.num_proc
         # The host list says only whether the agents call loopback; where ranks are is known when all have called.
         hosts = f"localhost:{count}" if self.is_local else f"cluster:{count}"
         words = ["--launcher", "spark", "--driver-fd", str(driver_fd), "-np", str(count), "-H", hosts, *self.words]
         passed = [word for name in exchange.environment for word in ("-x", name)]
-        passed += [word for name, value in self.environment.items() for word in ("-x", f"{name}={value}")]
+        passed += [
+            word for name, value in self.environment.items() for word in ("-x", name if name in self._hidden() else f"{name}={value}")
+        ]
         python = f'exec "{self.executable or f"${PYTHON}"}" -m horovod.runner.run_task'
         return [_job.find_program("hvdrun"), *words, *passed, "sh", "-c", python]
 

@@ -6,9 +6,17 @@ import argparse
 import dataclasses
 import os
 import shlex
+import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _MIB = 1024 * 1024
+
+
+def _names(value: Any) -> str:
+    """Returns names with commas between. Programs give them as a list or a set too, and an empty one means nothing."""
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value)
+    return value if isinstance(value, str) else ",".join(value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +49,10 @@ class Option:
             return []
         if self.count == 0:
             return [self.names[0] if value else self.opposite[0]]
+        if self.kind is _names:
+            value = _names(value)
+            if not value:
+                return []
         # With "=", so that a value may begin with "-".
         return [f"{self.names[0]}={value}"] if self.count == 1 else [self.names[0], *map(str, value)]
 
@@ -58,7 +70,7 @@ OPTIONS = (
     Option(("--check-build", "-cb"), "check_build", count=0),
     Option(("--disable-cache",), "disable_cache", count=0),
     Option(("--start-timeout",), "start_timeout", float),
-    Option(("--network-interfaces", "--network-interface"), "nics"),
+    Option(("--network-interfaces", "--network-interface"), "nics", _names),
     Option(("--output-filename",), "output_filename"),
     Option(("--verbose",), "verbose", count=0),
     Option(("--config-file",), "config_file"),
@@ -101,6 +113,7 @@ OPTIONS = (
     Option(("--host-discovery-script",), "host_discovery_script"),
     Option(("--gloo",), "use_gloo", count=0),
     Option(("--mpi",), "use_mpi", count=0),
+    Option(("--jsrun",), "use_jsrun", count=0),
     # elastic jobs
     Option(("--min-num-proc", "--min-np"), "min_num_proc", int),
     Option(("--max-num-proc", "--max-np"), "max_num_proc", int),
@@ -111,8 +124,17 @@ OPTIONS = (
 )  # fmt: skip
 
 
+def _former_name(dest: str) -> property:
+    return property(lambda arguments: getattr(arguments, dest), lambda arguments, value: setattr(arguments, dest, value))
+
+
 class Arguments(argparse.Namespace):
     """Arguments is what horovodrun's command line can say: an attribute for each option, None unless it was given."""
+
+    # Programs for Horovod before 0.27 set these.
+    np = _former_name("num_proc")
+    min_np = _former_name("min_num_proc")
+    max_np = _former_name("max_num_proc")
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**{option.dest: None for option in OPTIONS}, command=None, run_func=None, executable=None)
@@ -122,9 +144,19 @@ class Arguments(argparse.Namespace):
             setattr(self, name, value)
 
 
+class ProgramArguments(Arguments):
+    """ProgramArguments are made by a program, which sets what it needs. They are of one rank unless it says more."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"num_proc": 1, **given})
+
+
 def parse(argv: Optional[List[str]] = None) -> Arguments:
     """Reads horovodrun's command line, by default this process's."""
+    # With abbreviations it would also refuse those options of the command that could be several of its own.
     parser = argparse.ArgumentParser(prog="horovodrun", allow_abbrev=False)
+    # The package is loaded already, and importing it here would be a circle.
+    parser.add_argument("-v", "--version", action="version", version=sys.modules["horovod"].__version__)
     for option in OPTIONS:
         option.add_to(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER)

@@ -23,7 +23,7 @@ class Call:
 
     addresses: List[str]
     port: int
-    token: str
+    token: str = dataclasses.field(repr=False)
 
 
 class _Listener:

@@ -110,22 +110,34 @@ class Session:
         """How many tasks the cluster can run at the same time, now; None where it does not tell."""
         return None
 
+    def planned_slots(self) -> int:
+        """How many tasks the executors could run at once that the cluster's settings ask for; 0: they do not say."""
+        names = ("instances", "cores", "resource.gpu.amount")
+        told = [self.conf(f"spark.executor.{name}", "") for name in names]
+        executors, cores, gpus = (int(text) if text.isdigit() else 0 for text in told)
+        of_each = max(cores // int(self.conf("spark.task.cpus", "1")), 1)
+        return executors * min(of_each, gpus // self.gpus_per_task if self.gpus_per_task else of_each)
+
     def check_slots(self, tasks: int, patience_s: float, limit_s: float) -> None:
         """ValueError when the cluster cannot run so many tasks at once, also when its executors have had time to register.
 
         The patience begins again with each executor that registers. While there is none at all, and in any case after
-        it, the limit counts: a session that has just begun may wait for its first machines.
+        it, the limit counts: a session that has just begun may wait for its first machines. So it does where the cluster is
+        told to have enough executors, or has lost one meanwhile: what takes its place may be a machine that has yet to start.
         """
         if self.is_dynamic:
             return
         begin = changed = time.monotonic()
         slots = self.slots()
+        most, is_awaited = slots or 0, self.planned_slots() >= tasks
         while slots is not None and slots < tasks:
             now = time.monotonic()
-            if now - begin > limit_s or (slots > 0 and now - changed > patience_s):
+            is_awaited = is_awaited or slots < most
+            if now - begin > limit_s or (slots > 0 and not is_awaited and now - changed > patience_s):
                 break
             time.sleep(0.1)
             before, slots = slots, self.slots()
+            most = max(most, slots or 0)
             changed = changed if slots == before else time.monotonic()
         if slots is not None and slots < tasks:
             raise ValueError(

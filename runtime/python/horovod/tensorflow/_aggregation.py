@@ -1,10 +1,31 @@
 """Gradients of several passes, added up on this rank before they are reduced (backward_passes_per_step)."""
 
+import weakref
 from typing import Any, Callable, List, Optional, Sequence
 
 import tensorflow as tf
 
 from horovod.tensorflow.util import key_of
+
+
+_there: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def is_counted(owner: Any) -> None:
+    """`owner.counter`, a variable or None, is a number of passes that count_anew() sets to 0."""
+    _there.add(owner)
+
+
+def count_anew(session: Any = None) -> None:
+    """Forgets the passes that this process has summed up, so that all ranks of a new generation count alike. `session`: of graphs of
+    TensorFlow 1, where one is in use."""
+    for owner in list(_there):
+        counter = owner.counter
+        graph = getattr(counter, "graph", None)  # a variable outside of graphs has none
+        if counter is not None and graph is None and tf.executing_eagerly():
+            counter.assign(0)
+        elif session is not None and graph is session.graph:
+            counter.load(0, session)
 
 
 class LocalAggregation:
@@ -31,22 +52,32 @@ class LocalAggregation:
         self._sums: dict = {}
         self._local: set = set()
         self.local_vars = self._local
+        is_counted(self)
 
     def register_local_var(self, variable: Any) -> None:
         """A variable whose gradients are summed, but not reduced."""
         self._local.add(key_of(variable))
 
     def _make_variables(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
-        # The variables are made outside of the function that is being traced. In TensorFlow 1 they are initialised with
-        # the graph's other variables.
+        # The variables are made outside of the function that is being traced. In TensorFlow 1 they are local ones: neither is in a
+        # checkpoint, which a run without them could not restore, nor are one rank's sums broadcast to all.
+        local = {"trainable": False, "collections": [tf.compat.v1.GraphKeys.LOCAL_VARIABLES], "use_resource": True}
         with tf.init_scope():
             if self.counter is None:
-                self.counter = tf.Variable(0, dtype=tf.int32, trainable=False, name="aggregation_counter")
+                self.counter = tf.compat.v1.Variable(0, dtype=tf.int32, name="aggregation_counter", **local)
             for gradient, variable in zip(gradients, variables):
                 if gradient is not None and key_of(variable) not in self._sums:
-                    self._sums[key_of(variable)] = tf.Variable(
-                        tf.zeros(variable.shape, gradient.dtype), trainable=False, name="aggregated_gradient"
+                    self._sums[key_of(variable)] = tf.compat.v1.Variable(
+                        tf.zeros(variable.shape, gradient.dtype), name="aggregated_gradient", **local
                     )
+
+    def _passes_done(self) -> Any:
+        """How many passes are in the sums. In a graph of TensorFlow 1 nobody may have initialised the variables: Keras does not know
+        them, and not each script initialises its local ones."""
+        if tf.compat.v1.executing_eagerly_outside_functions():
+            return self.counter.read_value()
+        is_there = tf.compat.v1.is_variable_initialized(self.counter)
+        return tf.cond(is_there, self.counter.read_value, lambda: tf.constant(0))
 
     def compute_gradients(self, gradients: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
         """What to apply: the reduced sums at every n-th call, zeros otherwise. So whoever looks whether they are finite finds
@@ -60,15 +91,19 @@ class LocalAggregation:
         self._make_variables(dense, variables)
         there = [i for i, gradient in enumerate(dense) if gradient is not None]
         sums = [self._sums[key_of(variables[i])] for i in there]
-        is_first = tf.equal(self.counter, 0)
-        added = [
-            total.assign(tf.where(is_first, dense[i], total + dense[i])) for i, total in zip(there, sums)
-        ]
+        done = self._passes_done()
+        totals = tf.cond(
+            tf.equal(done, 0),
+            lambda: [tf.identity(dense[i]) for i in there],
+            lambda: [total + dense[i] for i, total in zip(there, sums)],
+        )
+        totals = totals if isinstance(totals, (list, tuple)) else [totals]
+        added = [total.assign(value) for total, value in zip(sums, totals)]
         with tf.control_dependencies([tf.convert_to_tensor(value) for value in added]):
-            count = self.counter.assign_add(1)
+            count = self.counter.assign(done + 1)
         with tf.control_dependencies([tf.convert_to_tensor(count)]):
-            values = [tf.identity(total) for total in sums]
-            is_full = tf.greater_equal(tf.identity(self.counter), self.backward_passes_per_step)
+            values = [tf.identity(value) for value in totals]
+            is_full = tf.greater_equal(done + 1, self.backward_passes_per_step)
 
         def full() -> List[Any]:
             reduced = self._reduced(values, [variables[i] for i in there])

@@ -6,6 +6,7 @@ from typing import Any, Callable, List, Optional, Sequence
 
 import tensorflow as tf
 
+from horovod.common import _optimizer_makers
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._aggregation import LocalAggregation
 from horovod.tensorflow._reduce import Groups, check_arguments, make_allreduce_grads, scale_local
@@ -62,11 +63,10 @@ class _Distributed:
             reduced = self._allreduce_grads([gradients[i] for i in common], [variables[i] for i in common])
             for i, gradient in zip(common, reduced):
                 results[i] = gradient
-        if settings.scale_local_gradients:
-            size = settings.process_set.size()
+        if settings.scale_local_gradients and settings.process_set.takes_part():
             for i, variable in enumerate(variables):
                 if key_of(variable) in local and results[i] is not None:
-                    results[i] = scale_local(results[i], size)
+                    results[i] = scale_local(results[i], settings.process_set)
         return results
 
     def _hvd_reduce_pairs(self, pairs: Any) -> List[Any]:
@@ -189,9 +189,11 @@ def _settings(
         raise ValueError("op: only hvd.Average and hvd.Sum are supported by hvd.DistributedOptimizer for Keras")
     if passes < 1:
         raise ValueError("backward_passes_per_step must be > 0")
+    # By position, because Keras counts layers' names in each process: rank 0 may have loaded a model that the others have made.
     reduce = make_allreduce_grads(
-        name or f"Distributed{type(optimizer).__name__}", compression, sparse_as_dense, op, predivide, groups, process_set
-    )
+        name or f"Distributed{type(optimizer).__name__}", compression, sparse_as_dense, op, predivide, groups, process_set,
+        by_position=True,
+    )  # fmt: skip
     return _Settings(reduce, passes, sparse_as_dense, average, process_set, scale, local)
 
 
@@ -254,8 +256,16 @@ def load_model(
     legacy_opts: bool = False,
 ) -> Any:
     """A model from a file, whose optimizer is a DistributedOptimizer with the state that was saved."""
+
+    def object_of(config: Any) -> Any:
+        try:
+            return tf.keras.optimizers.schedules.deserialize(config)
+        except ValueError:  # it is something else, which the optimizer's maker gets as it is
+            return config
+
     objects = {cls.__name__: cls for cls in custom_optimizers or ()}
     objects.update(custom_objects or {})
+    objects = _optimizer_makers.called(objects, filepath, object_of)
     model = tf.keras.models.load_model(filepath, custom_objects=objects)
     if getattr(model, "optimizer", None) is not None and not isinstance(model.optimizer, _Distributed):
         DistributedOptimizer(model.optimizer, compression=compression)

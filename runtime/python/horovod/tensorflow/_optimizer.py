@@ -5,7 +5,7 @@ from typing import Any, List, Optional, Tuple
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._aggregation import LocalAggregation
+from horovod.tensorflow._aggregation import LocalAggregation, is_counted
 from horovod.tensorflow._reduce import Groups, allreduce, check_arguments, make_allreduce_grads, scale_local
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.mpi_ops import Adasum, Average
@@ -65,9 +65,9 @@ class _DistributedOptimizer(_LegacyOptimizer):
             answers = self._allreduce_grads([gradients[i] for i in common], [variables[i] for i in common])
             for i, gradient in zip(common, answers):
                 reduced[i] = gradient
-        if self._scale_local_gradients and self._local_vars:
+        if self._scale_local_gradients and self._local_vars and self._process_set.takes_part():
             reduced = [
-                scale_local(g, self._process_set.size()) if g is not None and key_of(v) in self._local_vars else g
+                scale_local(g, self._process_set) if g is not None and key_of(v) in self._local_vars else g
                 for g, v in zip(reduced, variables)
             ]
         return list(zip(reduced, variables))
@@ -94,6 +94,13 @@ class _DistributedOptimizer(_LegacyOptimizer):
         return list(self._optimizer.variables(*args, **kwargs)) + own
 
 
+def _copy_of(variable: Any) -> Any:
+    """Its value. A reference variable of TensorFlow 1 gives its own memory, in which the optimizer then steps."""
+    value = variable.read_value()
+    is_reference = variable.dtype != variable.dtype.base_dtype
+    return tf.raw_ops.DeepCopy(x=value) if is_reference else value
+
+
 class _DistributedAdasumOptimizer(_LegacyOptimizer):
     """An optimizer of TensorFlow 1 that steps by itself, after which the steps are reduced by Adasum."""
 
@@ -103,7 +110,8 @@ class _DistributedAdasumOptimizer(_LegacyOptimizer):
         self._compression = compression
         self._every = every
         self._starts: dict = {}
-        self._counter: Optional[tf.Variable] = None
+        self.counter: Optional[tf.Variable] = None  # of the steps since the last reduction
+        is_counted(self)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
         return self._optimizer.compute_gradients(*args, **kwargs)
@@ -112,22 +120,24 @@ class _DistributedAdasumOptimizer(_LegacyOptimizer):
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
         variables = [v for _, v in pairs]
         with tf.init_scope():
-            self._counter = tf.Variable(0, dtype=tf.int32, trainable=False) if self._counter is None else self._counter
+            self.counter = tf.Variable(0, dtype=tf.int32, trainable=False) if self.counter is None else self.counter
             for v in variables:
                 if key_of(v) not in self._starts:
                     zeros = tf.zeros(v.shape, v.dtype.base_dtype)
                     self._starts[key_of(v)] = tf.Variable(zeros, trainable=False, name="start_of_step")
-        before = [
-            tf.cond(tf.equal(self._counter, 0), lambda v=v: self._starts[key_of(v)].assign(v), lambda v=v: self._starts[key_of(v)].read_value())
-            for v in variables
-        ]  # fmt: skip
+        # read_value() everywhere: as an operand, a reference variable of TensorFlow 1 stands for a node that reads it at any time.
+        is_first = tf.equal(self.counter.read_value(), 0)
+        before = []
+        for v in variables:
+            start = self._starts[key_of(v)]
+            before.append(tf.cond(is_first, lambda s=start, v=v: s.assign(_copy_of(v)), lambda s=start: s.read_value()))
         with tf.control_dependencies([tf.convert_to_tensor(value) for value in before]):
             stepped = self._optimizer.apply_gradients(pairs, global_step)
         with tf.control_dependencies([stepped] if stepped is not None else []):
-            count = self._counter.assign_add(1)
+            count = self.counter.assign_add(1)
         with tf.control_dependencies([tf.convert_to_tensor(count)]):
             return tf.cond(
-                tf.equal(tf.identity(self._counter), self._every),
+                tf.equal(self.counter.read_value(), self._every),
                 lambda: self._reduce(variables),
                 lambda: tf.constant(False),
             )
@@ -135,11 +145,13 @@ class _DistributedAdasumOptimizer(_LegacyOptimizer):
     def _reduce(self, variables: List[Any]) -> Any:
         done = []
         for i, v in enumerate(variables):
-            start = self._starts[key_of(v)]
-            delta = allreduce(v - start, op=Adasum, compression=self._compression, name=f"{self.get_name()}_delta_{i}")
+            start = self._starts[key_of(v)].read_value()
+            delta = allreduce(
+                v.read_value() - start, op=Adasum, compression=self._compression, name=f"{self.get_name()}_delta_{i}"
+            )
             done.append(tf.convert_to_tensor(v.assign(start + delta)))
         with tf.control_dependencies(done):
-            reset = self._counter.assign(0)
+            reset = self.counter.assign(0)
         with tf.control_dependencies([tf.convert_to_tensor(reset)]):
             return tf.constant(True)
 

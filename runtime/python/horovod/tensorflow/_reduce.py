@@ -26,7 +26,10 @@ Groups = Union[None, int, List[List[Any]]]
 
 
 def _set_size(process_set: ProcessSet) -> Any:
-    return process_set.size() if _executing_eagerly() else size_op(process_set.process_set_id)
+    """How many ranks there are when it is executed: a graph may outlive them. A program of XLA is compiled for those there are."""
+    if _executing_eagerly() or is_in_xla(tf.compat.v1.get_default_graph()):
+        return process_set.size()
+    return size_op(process_set.process_set_id)
 
 
 def _with_each_row_once(slices: tf.IndexedSlices) -> tf.IndexedSlices:
@@ -36,7 +39,7 @@ def _with_each_row_once(slices: tf.IndexedSlices) -> tf.IndexedSlices:
     return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
 
 
-def _sparse_allreduce(slices, op, prescale_factor, postscale_factor, name, process_set):
+def _sparse_allreduce(slices, op, prescale_factor, postscale_factor, name, process_set, ignore_name_scope):
     """Two allgathers: an index that several ranks have is then there several times, which stands for the sum. Dense where XLA
     compiles."""
     if op not in (Average, Sum):
@@ -46,11 +49,14 @@ def _sparse_allreduce(slices, op, prescale_factor, postscale_factor, name, proce
     if not _executing_eagerly() and is_in_xla(tf.compat.v1.get_default_graph()):
         # The number of rows of all ranks together is not known when XLA compiles.
         dense = tf.convert_to_tensor(slices)
-        return _allreduce(dense, name, op, prescale_factor, postscale_factor, process_set=process_set)
+        return _allreduce(
+            dense, name, op, prescale_factor, postscale_factor, ignore_name_scope=ignore_name_scope, process_set=process_set
+        )
     own = _with_each_row_once(slices)
     values = own.values if prescale_factor == 1.0 else own.values * prescale_factor
-    values = allgather(values, None if name is None else name + ".values", process_set=process_set)
-    indices = allgather(own.indices, None if name is None else name + ".indices", process_set=process_set)
+    options = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
+    values = allgather(values, None if name is None else name + ".values", **options)
+    indices = allgather(own.indices, None if name is None else name + ".indices", **options)
     if op == Average:
         values = values / tf.cast(_set_size(process_set), values.dtype)
     if postscale_factor != 1.0:
@@ -90,7 +96,7 @@ def allreduce(
     """
     op = handle_average_backwards_compatibility(op, average)
     if isinstance(tensor, tf.IndexedSlices):
-        return _sparse_allreduce(tensor, op, prescale_factor, postscale_factor, name, process_set)
+        return _sparse_allreduce(tensor, op, prescale_factor, postscale_factor, name, process_set, ignore_name_scope)
     tensor = tf.convert_to_tensor(tensor)
     sent, context = compression.compress(tensor)
     received = _allreduce(
@@ -125,7 +131,7 @@ def grouped_allreduce(
     for i, tensor in enumerate(results):
         if isinstance(tensor, tf.IndexedSlices):
             results[i] = _sparse_allreduce(
-                tensor, op, prescale_factor, postscale_factor, None if name is None else f"{name}_{i}", process_set
+                tensor, op, prescale_factor, postscale_factor, None if name is None else f"{name}_{i}", process_set, ignore_name_scope
             )
         else:
             dense.append(i)
@@ -264,20 +270,18 @@ def make_allreduce_grads(
     gradient_predivide_factor: float,
     groups: Groups,
     process_set: ProcessSet,
+    by_position: bool = False,
 ) -> Callable[..., List[Any]]:
     """A function that reduces the gradients of a model, `None`s among them: (gradients, variables=None,
-    use_generic_names=False)."""
+    use_generic_names=False). `by_position`: in a graph they have numbers, and not their variables' names."""
     reduce_op, prescale, postscale = op, 1.0, 1.0
 
     def reduce_some(gradients: List[Any], label: str, generic: bool, is_group: bool) -> List[Any]:
-        post = postscale
-        if gradient_predivide_factor != 1.0:  # op is Average: a part of the division is done before the sum
-            post = gradient_predivide_factor / process_set.size()
         options = {
             "compression": compression,
-            "op": reduce_op if gradient_predivide_factor == 1.0 else Sum,
-            "prescale_factor": prescale / gradient_predivide_factor,
-            "postscale_factor": post,
+            "op": reduce_op,
+            "prescale_factor": prescale / gradient_predivide_factor,  # a part of the division is done before the sum
+            "postscale_factor": postscale * gradient_predivide_factor,
             "process_set": process_set,
             "ignore_name_scope": generic,
         }
@@ -302,7 +306,7 @@ def make_allreduce_grads(
                 is_group = groups is not None and len(places) > 1
                 if use_generic_names:
                     label = f"{'group' if is_group else 'grad'}_{number if is_group else places[0]}"
-                elif is_group or variables is None:
+                elif is_group or variables is None or by_position:
                     label = f"{'Group' if is_group else 'Grad'}_{number if is_group else places[0]}"
                 else:
                     label = "Grad_" + name_of(variables[places[0]])
@@ -330,8 +334,9 @@ def _make_allreduce_grads_fn(
     return make_allreduce_grads(name, compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set)
 
 
-def scale_local(gradient: Any, size: Any) -> Any:
-    """A local variable's gradient, divided by the number of ranks."""
+def scale_local(gradient: Any, by: Any) -> Any:
+    """A local variable's gradient, divided by a number, or by that of a process set's ranks."""
+    size = _set_size(by) if isinstance(by, ProcessSet) else by
     if isinstance(gradient, tf.IndexedSlices):
         values = gradient.values / tf.cast(size, gradient.values.dtype)
         return tf.IndexedSlices(values, gradient.indices, dense_shape=gradient.dense_shape)

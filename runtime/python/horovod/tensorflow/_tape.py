@@ -39,7 +39,7 @@ class _DistributedGradientTape(tf.GradientTape):
         if self._scale_local_gradients and self._process_set.takes_part():
             for i, local in enumerate(is_local):
                 if local and results[i] is not None:
-                    results[i] = scale_local(results[i], self._process_set.size())
+                    results[i] = scale_local(results[i], self._process_set)
         return results
 
     def gradient(

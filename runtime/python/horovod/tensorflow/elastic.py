@@ -22,6 +22,7 @@ import tensorflow as tf
 from horovod.common import _arrays, _coverage
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.process_sets import ProcessSet
+from horovod.tensorflow import _aggregation
 from horovod.tensorflow.functions import broadcast_object
 from horovod.tensorflow.mpi_ops import init, rank, shutdown
 
@@ -58,6 +59,10 @@ class _ArraysState(ObjectState):
     def _set(self, arrays: Sequence[np.ndarray]) -> None:
         raise NotImplementedError
 
+    def _session(self) -> Any:
+        """Of TensorFlow 1; None outside of its graphs."""
+        return None if tf.executing_eagerly() else tf.compat.v1.keras.backend.get_session()
+
     def _save_arrays(self) -> None:
         self._arrays = [np.array(array) for array in self._get()]
 
@@ -66,11 +71,13 @@ class _ArraysState(ObjectState):
         super().save()
 
     def restore(self) -> None:
+        _aggregation.count_anew(self._session())
         self._set(self._arrays)
         super().restore()
 
     def sync(self) -> None:
         """Gives all ranks the state of the rank that has committed most; only those that do not have it receive it."""
+        _aggregation.count_anew(self._session())  # ranks that join have summed up nothing
         self._share(self._send)
 
     def _send(self, root: int, process_set: ProcessSet) -> None:
@@ -105,6 +112,8 @@ class TensorFlowState(_ArraysState):
         super().__init__(**kwargs)
 
     def _session(self) -> Any:
+        if tf.executing_eagerly():
+            return None
         return self.session or tf.compat.v1.get_default_session() or tf.compat.v1.keras.backend.get_session()
 
     def _get(self) -> List[np.ndarray]:

@@ -2,11 +2,10 @@
 
 from typing import Any, Callable, List, Optional, Sequence
 
-import cloudpickle
 import numpy as np
 import tensorflow as tf
 
-from horovod.common import _lib, _wait
+from horovod.common import _lib, _objects, _wait
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.tensorflow.mpi_ops import broadcast, broadcast_, rank
 from horovod.tensorflow.util import _executing_eagerly, variable_of
@@ -64,10 +63,6 @@ def _gather_arrays(array: np.ndarray, name: Optional[str], process_set: ProcessS
             _lib.release(handle)
 
 
-def _pickled(obj: Any) -> np.ndarray:
-    return np.frombuffer(bytearray(cloudpickle.dumps(obj)), np.uint8)
-
-
 def broadcast_object(
     obj: Any,
     root_rank: int = 0,
@@ -82,15 +77,19 @@ def broadcast_object(
         root_rank: a rank of the job, the same on every rank.
         session: accepted for scripts of TensorFlow 1; not needed.
         name: the same on every rank.
+
+    Raises:
+        HorovodInternalError: a rank or link is gone, or what came was not sent so by a rank of this job.
     """
     is_root = rank() == root_rank
-    payload = _pickled(obj) if is_root else np.zeros(0, np.uint8)
+    what = _objects.broadcast_of(root_rank, name, number_of(process_set))
+    payload = _objects.sealed(obj, what) if is_root else np.zeros(0, np.uint8)
     length = np.array([payload.nbytes], np.int64)
     broadcast_array(length, root_rank, name and "broadcast_object." + name + ".sz", process_set)
     if not is_root:
         payload = np.empty(int(length[0]), np.uint8)
     broadcast_array(payload, root_rank, name and "broadcast_object." + name + ".t", process_set)
-    return obj if is_root else cloudpickle.loads(payload.tobytes())
+    return obj if is_root else _objects.opened(payload, what)
 
 
 def broadcast_object_fn(
@@ -109,15 +108,20 @@ def allgather_object(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> List[Any]:
-    """The ranks' objects, in rank order, on every rank."""
-    payload = _pickled(obj)
+    """The ranks' objects, in rank order, on every rank.
+
+    Raises:
+        HorovodInternalError: a rank or link is gone, or what came was not sent so by a rank of this job.
+    """
+    number = number_of(process_set)
+    payload = _objects.sealed(obj, _objects.allgather_of(rank(), name, number))
     lengths = np.frombuffer(
         _gather_arrays(np.array([payload.nbytes], np.int64), name and "allgather_object." + name + ".sz", process_set),
         np.int64,
     )
-    everything = _gather_arrays(payload, name and "allgather_object." + name + ".t", process_set)
-    ends = np.cumsum(lengths)
-    return [cloudpickle.loads(everything[end - length : end]) for end, length in zip(ends, lengths)]
+    everything = np.frombuffer(_gather_arrays(payload, name and "allgather_object." + name + ".t", process_set), np.uint8)
+    parts = np.split(everything, np.cumsum(lengths)[:-1])
+    return [_objects.opened(part, _objects.allgather_of(who, name, number)) for who, part in zip(process_set.ranks, parts)]
 
 
 def broadcast_global_variables(root_rank: int) -> Any:

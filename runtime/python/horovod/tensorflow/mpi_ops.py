@@ -5,6 +5,7 @@ import re
 import struct
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
+import numpy as np
 import tensorflow as tf
 
 from horovod.common import _lib, _wait
@@ -422,27 +423,47 @@ def _grouped_reducescatter_grad(op: tf.Operation, *grads: Any) -> List[Any]:
 # --- join, barrier, numbers ---
 
 
-def join() -> Any:
-    """This rank has no more data: waits until every rank has called it; an int32 tensor of the rank that did so last.
-
-    Meanwhile this rank takes part in the others' allreduces with zeros; an average is over all ranks as ever. Not within
-    graphs.
-
-    Raises:
-        HorovodInternalError: a rank is gone.
-    """
-    if not _executing_eagerly():
-        raise RuntimeError("hvd.join() works outside of graphs only: call it between the steps, not within tf.function")
+def _join_now() -> int:
+    """Waits until every rank has joined; returns the one that did so last."""
     plan = _lib.Plan(_lib.JOIN, _lib.UINT8, (), None)
     status = _wait.call(plan.execute_for_result, 0, 0)
     try:
         if status:
             raise HorovodInternalError(_lib.last_error(), status)
-        last = ctypes.c_int32.from_address(_lib.result(plan.handle.value).data).value
+        return ctypes.c_int32.from_address(_lib.result(plan.handle.value).data).value
     finally:
         if plan.handle.value:
             _lib.release(plan.handle.value)
-    return tf.constant(last, tf.int32)
+
+
+def join() -> Any:
+    """This rank has no more data: waits until every rank has called it; an int32 tensor of the rank that did so last.
+
+    Meanwhile this rank takes part in the others' allreduces with zeros; an average is over all ranks as ever. In a graph it
+    is a node, which a script runs when this rank's steps are over. In a tf.function it comes after all that is before it. Not in
+    functions that XLA compiles.
+
+    Raises:
+        HorovodInternalError: a rank is gone; within a graph it is a tf.errors.UnknownError.
+        RuntimeError: it is called in a loop, a condition or a function within a tf.function, where it cannot wait for what is
+            outside.
+    """
+    if _executing_eagerly():
+        return tf.constant(_join_now(), tf.int32)
+    graph = tf.compat.v1.get_default_graph()
+    if is_in_xla(graph):
+        raise _xla.not_compiled("join")
+    if getattr(getattr(graph, "outer_graph", None), "building_function", False):
+        raise RuntimeError(
+            "hvd.join() within a loop, a condition or another function of a tf.function could not wait for the collectives outside "
+            "of it; call it in the function itself, or after it"
+        )
+    # A tf.function runs all of its nodes that do something, and this one has to be the last. Loops and calls of functions that have
+    # collectives in them are stateful as these are. A session runs what it is told.
+    before = [op for op in graph.get_operations() if op.op_def.is_stateful] if graph.building_function else []
+    with tf.control_dependencies(before):
+        last = tf.numpy_function(lambda: np.int32(_join_now()), [], tf.int32, name="HorovodJoin")
+    return tf.ensure_shape(last, [])
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

@@ -91,10 +91,14 @@ class AdasumMixin(NamedMixin):
         if error is not None:
             raise error
 
+    # How many backward passes come before a step is up to the script: gradients add up on this rank over all of them.
+    backward_passes_per_step = 1
+
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Changes nothing: gradients add up on this rank over all backward passes that come before a step."""
+        """Notes how many backward passes come before a step; nothing depends on it."""
         if passes <= 0:
             raise ValueError("backward_passes_per_step must be > 0")
+        self.backward_passes_per_step = passes
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """The wrapped optimizer's load_state_dict."""

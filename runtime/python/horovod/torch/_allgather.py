@@ -8,16 +8,15 @@ from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.torch._allreduce import allreduce, grouped_allreduce
 from horovod.torch._handles import execute, plan_on, result_tensor, start, start_group, synchronize
-from horovod.torch._tensors import check_group, dtype_of, group_names, needs_gradient, within_reach
+from horovod.torch._tensors import MOVED, check_group, dtype_of, full_name, group_names, needs_gradient, shape_in_rows, within_reach
 
 
 def _arguments(tensor, name, process_set):
     """Returns the arguments of `start` and `execute`."""
-    dtype = dtype_of(tensor)
-    full_name = None if name is None else "allgather." + name
+    dtype = dtype_of(tensor, MOVED)
     return (
         within_reach(tensor), lambda done: result_tensor(done, tensor),
-        _lib.ALLGATHER, dtype, tensor.shape, full_name, _lib.SUM, 0, 1.0, 1.0, number_of(process_set),
+        _lib.ALLGATHER, dtype, shape_in_rows(tensor), full_name("allgather.", name), _lib.SUM, 0, 1.0, 1.0, number_of(process_set),
     )  # fmt: skip
 
 
@@ -60,16 +59,16 @@ def grouped_allgather_async(
     tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts `grouped_allgather`; returns one handle, whose `synchronize` gives the list of new tensors."""
-    tensors = check_group(tensors)
+    tensors = check_group(tensors, MOVED)
     sources = [within_reach(tensor) for tensor in tensors]
     names = group_names("grouped_allgather.", name, len(tensors))
     number = number_of(process_set)
     plans = [
         plan_on(
             source, None,
-            _lib.ALLGATHER, dtype_of(source), source.shape, full_name, _lib.SUM, 0, 1.0, 1.0, number,
+            _lib.ALLGATHER, dtype_of(source, MOVED), shape_in_rows(source), one_name, _lib.SUM, 0, 1.0, 1.0, number,
         )
-        for source, full_name in zip(sources, names)
+        for source, one_name in zip(sources, names)
     ]  # fmt: skip
     return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], plans)
 
@@ -95,7 +94,7 @@ def grouped_allgather(
     tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> List[torch.Tensor]:
     """Gathers each tensor of a list as `allgather` does, all together or none. Returns the list of new tensors."""
-    tensors = check_group(tensors)
+    tensors = check_group(tensors, MOVED)
     if any(map(needs_gradient, tensors)):
         return list(_GroupedAllgather.apply(name, process_set, *tensors))
     return synchronize(grouped_allgather_async(tensors, name, process_set))

@@ -33,7 +33,7 @@ def allreduce_async(
 ) -> int:
     """Starts `allreduce`; returns a handle whose `synchronize` gives the new tensor."""
     op = choose_op(op, average)
-    dtype_of(tensor)
+    dtype_of(tensor, op)
     return run_into(
         _lib.ALLREDUCE, "allreduce.", tensor, empty_like(tensor), name, op, 0, prescale_factor, postscale_factor,
         number_of(process_set),
@@ -103,6 +103,7 @@ def allreduce(
         compression: `hvd.Compression.none`, `.fp16` or `.bf16`: the type in which it travels and is reduced.
         op: hvd.Average (the default), Sum, Min, Max, Product or Adasum. Integers average with truncation toward zero.
             Adasum, of floating types, adds what is orthogonal and averages what is parallel; any number of ranks.
+            Complex numbers have Average and Sum.
         prescale_factor: multiplies each rank's tensor before the reduction.
         postscale_factor: multiplies the result.
 
@@ -115,7 +116,7 @@ def allreduce(
         if result is not None:
             return result
     op = choose_op(op, average)
-    dtype_of(tensor)
+    dtype_of(tensor, op)
     compressed, ctx = compression.compress(tensor)
     run = _Allreduce.apply if needs_gradient(compressed) else _execute
     reduced = run(compressed, name, op, prescale_factor, postscale_factor, process_set)
@@ -167,12 +168,12 @@ def _execute_host_group(tensors, is_in_place, name, op, prescale_factor, postsca
 
 def _start_group(tensors, is_in_place, name, op, prescale_factor, postscale_factor, process_set) -> int:
     """Goes the long way."""
-    tensors = check_group(tensors)
+    tensors = check_group(tensors, op)
     if is_in_place:
         for tensor in tensors:
             check_in_place(tensor)
     number = number_of(process_set)
-    targets = [Target(tensor, tensor if is_in_place else empty_like(tensor)) for tensor in tensors]
+    targets = [Target(tensor, tensor if is_in_place else empty_like(tensor), op) for tensor in tensors]
     names = group_names(_GROUP, name, len(targets))
     plans = [
         plan_on(
@@ -259,7 +260,7 @@ def grouped_allreduce(
         results = _execute_host_group(tensors, False, name, op, prescale_factor, postscale_factor, process_set)
         if results is not None:
             return results
-    pairs = [compression.compress(tensor) for tensor in check_group(tensors)]
+    pairs = [compression.compress(tensor) for tensor in check_group(tensors, op)]
     compressed = [tensor for tensor, _ in pairs]
     if any(map(needs_gradient, compressed)):
         reduced = _GroupedAllreduce.apply(name, op, prescale_factor, postscale_factor, process_set, *compressed)

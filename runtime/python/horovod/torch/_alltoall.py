@@ -1,13 +1,13 @@
 """alltoall: each rank sends some of its rows to each rank."""
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import List, Optional, Sequence, Tuple, Union
 
 import torch
 
 from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.torch._handles import execute, result_tensor, start
-from horovod.torch._tensors import dtype_of, needs_gradient, within_reach
+from horovod.torch._tensors import MOVED, dtype_of, full_name, needs_gradient, shape_in_rows, within_reach
 
 Splits = Union[torch.Tensor, Sequence[int], None]
 
@@ -32,11 +32,11 @@ def _rows_of(splits: Splits) -> List[int]:
 def _arguments(tensor, splits, name, process_set, finish):
     """Returns the arguments of `start` and `execute`."""
     rows = _rows_of(splits)
-    dtype = dtype_of(tensor)
-    full_name = None if name is None else "alltoall." + name
+    dtype = dtype_of(tensor, MOVED)
     return (
         within_reach(tensor), finish,
-        _lib.ALLTOALL, dtype, tensor.shape, full_name, _lib.SUM, 0, 1.0, 1.0, number_of(process_set), tuple(rows),
+        _lib.ALLTOALL, dtype, shape_in_rows(tensor), full_name("alltoall.", name), _lib.SUM, 0, 1.0, 1.0,
+        number_of(process_set), tuple(rows),
     )  # fmt: skip
 
 
@@ -57,13 +57,9 @@ def alltoall_async(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts `alltoall`; returns a handle whose `synchronize` gives what `alltoall` would."""
-
-    def finish(done: int) -> Any:
-        output, received = _received(done, tensor, splits)
-        return output if splits is None else (output, received)
-
-    return start(*_arguments(tensor, splits, name, process_set, finish))
+    """Starts `alltoall`; returns a handle whose `synchronize` gives the rows and how many came from each rank: both, also
+    without `splits`, as Horovod's does."""
+    return start(*_arguments(tensor, splits, name, process_set, lambda done: _received(done, tensor, splits)))
 
 
 class _Alltoall(torch.autograd.Function):
@@ -93,7 +89,7 @@ def alltoall(
     """Returns the rows that all ranks have for this one, in the order of the ranks, as a new tensor.
 
     Args:
-        tensor: of at least one dimension; dimension 0 may differ between ranks, the others must agree.
+        tensor: of at least one dimension, any type; dimension 0 may differ between ranks, the others must agree.
         splits: int32, how many rows go to each rank, the first ones to rank 0; together at most as many as there are.
             Without it every rank gets an even share, and ValueError if there is none.
         name: the same on every rank.

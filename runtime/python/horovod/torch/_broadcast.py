@@ -9,7 +9,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set, number_o
 from horovod.torch._allreduce import allreduce
 from horovod.torch._handles import execute_into, run_into
 from horovod.torch._plans import execute_again
-from horovod.torch._tensors import check_in_place, dtype_of, empty_like, needs_gradient
+from horovod.torch._tensors import MOVED, check_in_place, dtype_of, empty_like, needs_gradient
 
 
 def broadcast_into(tensor, output, root_rank, name, process_set=global_process_set) -> int:
@@ -27,7 +27,7 @@ def broadcast_async(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts `broadcast`; returns a handle whose `synchronize` gives the new tensor."""
-    dtype_of(tensor)
+    dtype_of(tensor, MOVED)
     return broadcast_into(tensor, empty_like(tensor), root_rank, name, process_set)
 
 
@@ -60,7 +60,7 @@ def broadcast(
     """Returns the root's tensor, as a new tensor on every rank.
 
     Args:
-        tensor: any shape, the same on every rank; its values matter on the root only.
+        tensor: any shape and type, the same on every rank; its values matter on the root only.
         root_rank: 0 ... size() - 1, the same on every rank; one of the whole job's numbers, also with a process set.
 
     The gradient is the averaged gradients on the root, zeros elsewhere.
@@ -71,7 +71,7 @@ def broadcast(
             return result
     if needs_gradient(tensor):
         return _Broadcast.apply(tensor, root_rank, name, process_set)
-    dtype_of(tensor)
+    dtype_of(tensor, MOVED)
     return _execute_into(tensor, empty_like(tensor), root_rank, name, process_set)
 
 

@@ -201,3 +201,28 @@ class Collection:
         """Decides once all ranks are there, because only then it is known which cores ranks are bound to."""
         cores = _lib.feature(_lib.NODE_CORES)
         self.start_bytes = _NEVER if 0 < cores < 2 * basics.size() else _START_BYTES
+
+
+# ---- the hooks themselves ----
+
+
+class NodeHook:
+    """NodeHook calls a parameter's hook when its gradient has been added up, with torch before 2.1; or before that. It keeps the
+    node of the graph that adds, which torch makes again when nobody does."""
+
+    def __init__(self, p: torch.Tensor, hook: Callable[[torch.Tensor], None], is_before: bool = False) -> None:
+        parameter = weakref.ref(p)  # the node has the parameter already, and a hook that had it too would keep both
+        with torch.enable_grad():
+            self._node = p.view_as(p).grad_fn.next_functions[0][0]
+        register = self._node.register_prehook if is_before else self._node.register_hook
+        self._handle = register(lambda *_: hook(parameter()))
+
+    def remove(self) -> None:
+        self._handle.remove()
+
+
+def add_hook(p: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> Any:
+    """Calls the hook from now on when the gradient of the parameter has been added up. Returns what removes it."""
+    if hasattr(p, "register_post_accumulate_grad_hook"):
+        return p.register_post_accumulate_grad_hook(hook)
+    return NodeHook(p, hook)

@@ -17,10 +17,10 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from horovod.common import _lib, _wait
+from horovod.common import _lib, _wait, basics
 from horovod.common.process_sets import ProcessSet, number_of
 from horovod.torch import _sparse
-from horovod.torch._collection import Collection
+from horovod.torch._collection import Collection, NodeHook, add_hook
 from horovod.torch._device import Place, follow, place_of
 from horovod.torch._handles import Target
 from horovod.torch.compression import BF16Compressor, FP16Compressor, NoneCompressor
@@ -129,7 +129,7 @@ class _Gradient:
     __slots__ = (
         "p", "name", "settings", "common", "priority", "passes_left", "group",
         "plan", "dtype", "device", "shape", "format", "size_bytes", "cast", "grad", "finish", "was_sparse", "is_again", "other",
-        "hook_number",
+        "hook_number", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, p: torch.Tensor, name: str, settings: Settings, common: Collection, priority: int) -> None:
@@ -232,14 +232,16 @@ class _Gradient:
         compressed, ctx = settings.compression.compress(dense)
         self.format = _format_of(self.p) if compressed.shape == self.p.shape else None
         whole = compressed if self.format is None else compressed.detach().permute(_FORMATS[compressed.dim()][1])
-        target = Target(whole, whole)
+        target = Target(whole, whole, settings.op)
         self.plan = self.plan_for(target.dtype, _shape_that_travels(target.shape, self.format))
         if target.place is not None:
             self._work_at(target.place)
         memory = self.plan.memory
         memory[0] = memory[1] = target.memory.data_ptr()
         self.size_bytes = target.memory.numel() * target.memory.element_size()
-        is_plain = settings.is_compression_ours and dense is grad and target.memory is whole
+        # A complex gradient may be a conjugated view, which its memory does not show; so each comes here.
+        is_in_memory = target.memory is whole and not whole.is_complex()
+        is_plain = settings.is_compression_ours and dense is grad and is_in_memory
         cast = _CASTS[settings.compression] if is_plain and compressed is not grad else None
         if is_plain and (compressed is grad or compressed.dtype is cast):
             self.dtype, self.device, self.shape, self.cast = grad.dtype, grad.device, grad.shape, cast
@@ -289,6 +291,12 @@ class _Gradient:
             return False
         reduced._fix_weakref()  # torch demands it where only its own code had the tensor
         return reduced is grad
+
+    def note_zeros(self) -> None:
+        """Is called before backward adds to the gradient. One that was reduced and is zeros now, as model.zero_grad(
+        set_to_none=False) leaves it after a step that was skipped, is as good as none."""
+        if self in self.common.reduced and self.is_reduced(self.p.grad) and _is_zeros(self.p.grad):
+            del self.common.reduced[self]
 
     def begin_again(self, grad: torch.Tensor) -> None:
         """Takes a gradient that comes after a reduced one as a new one. AssertionError where backward has added it to that
@@ -371,25 +379,19 @@ def _end(common: Collection, hooks: List[Any]) -> None:
         hook.remove()
 
 
-class _NodeHook:
-    """_NodeHook calls a parameter's hook when its gradient has been added up, with torch before 2.1. It keeps the node of the
-    graph that adds, which torch makes again when nobody does."""
+def _watch_for_zeros(p: torch.Tensor, gradient: _Gradient) -> NodeHook:
+    """Calls note_zeros() from now on before the parameter's gradient is added to. Returns what removes it."""
+    common, reference = gradient.common, weakref.ref(gradient)  # the gradient itself has the parameter
 
-    def __init__(self, p: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> None:
-        parameter = weakref.ref(p)  # the node has the parameter already, and a hook that had it too would keep both
-        with torch.enable_grad():
-            self._node = p.view_as(p).grad_fn.next_functions[0][0]
-        self._handle = self._node.register_hook(lambda *_: hook(parameter()))
+    def note(_: torch.Tensor) -> None:
+        if common.reduced and (found := reference()) is not None:
+            found.note_zeros()
 
-    def remove(self) -> None:
-        self._handle.remove()
+    return NodeHook(p, note, is_before=True)
 
 
-def _add_hook(p: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> Any:
-    """Calls the hook from now on when the gradient of the parameter has been added up. Returns what removes it."""
-    if hasattr(p, "register_post_accumulate_grad_hook"):
-        return p.register_post_accumulate_grad_hook(hook)
-    return _NodeHook(p, hook)
+def _is_zeros(grad: torch.Tensor) -> bool:
+    return not grad.any() if grad.layout is torch.strided else grad._nnz() == 0
 
 
 class Reducer:
@@ -405,8 +407,10 @@ class Reducer:
         self._versions: List[Tuple[_Gradient, torch.Tensor, int]] = []
         self._groups: List[_GradientGroup] = []
         self._handles: List[_lib.HandleArray] = []  # of gradients in groups, group by group
+        self._earlier: List[_lib.HandleArray] = []  # of batches in flight that have been replaced
         self._hooks: List[Any] = []
         self._is_again = False  # guarded by common.lock
+        self._plans_of = self._set_of_plans()
         # A parameter outlives this reducer when the script makes another optimizer for it.
         weakref.finalize(self, _end, self.common, self._hooks)
 
@@ -437,16 +441,18 @@ class Reducer:
             # finds the gradient in its step.
             if p in _HOOKS and (earlier := _HOOKS[p]()) is not None:
                 earlier.remove()
-            self._hooks.append(_add_hook(p, _hook_of(gradient)))
+            self._hooks.append(add_hook(p, _hook_of(gradient)))
             gradient.hook_number = getattr(self._hooks[-1], "id", None)
             _HOOKS[p] = weakref.ref(self._hooks[-1])
+            if self.settings.op != _lib.AVERAGE:
+                self._hooks.append(_watch_for_zeros(p, gradient))
 
     def _grow_batch(self, capacity: int) -> None:
         common = self.common
         if common.is_in_flight:
             # Parameters may be added between backward and step; operations in flight keep their handles.
             common.start_waiting(_lib.GOES_ON)
-            self._handles.append(common.batch.handles)
+            self._earlier.append(common.batch.handles)
         common.batch = _lib.Batch(capacity)
 
     def start_all(self) -> None:
@@ -462,8 +468,16 @@ class Reducer:
                 self.finish()
             raise
 
+    def _set_of_plans(self) -> Tuple[int, Any]:
+        """Returns what tells when the plans' number of the process set is another set's: it is removed and added again, or the
+        job was left."""
+        return basics.generation, self.settings.process_set.process_set_id
+
     def start_over(self) -> None:
         """A step, or zero_grad, has come: what backward makes from now on is new."""
+        if self._plans_of != self._set_of_plans() and not self.common.is_in_flight:
+            self._plans_of = self._set_of_plans()
+            self._forget_plans()
         self.common.is_synchronized = False
         if self.common.reduced:
             self.common.reduced = {}
@@ -519,7 +533,7 @@ class Reducer:
             if gradient.grad is not None:
                 continue
             grad = p.grad
-            if self.common.reduced and gradient.is_reduced(grad):
+            if self.common.reduced and gradient.is_reduced(grad) and not _is_zeros(grad):
                 raise AssertionError(_REDUCED_ALREADY)  # the script has removed others, and not this one
             if grad is None:
                 if not p.requires_grad and gradient.group is None:
@@ -541,11 +555,12 @@ class Reducer:
                     failure = error
             common.forget_waiting()
             batches = [common.batch.handles] if common.batch.addresses else []
-            for handles in (*batches, *self._handles):
+            for handles in (*batches, *self._handles, *self._earlier):
                 try:
                     _wait.finish(handles)
                 except BaseException as error:
                     failure = failure or error
+            self._earlier = []
         casts, common.casts = common.casts, []
         if failure is None:
             # Each operation was started on the stream that its hook had, which need not be the step's.

@@ -14,7 +14,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._device import Place, follow, place_of
 from horovod.torch._host_groups import prepare as prepare_host_group
 from horovod.torch._plans import plans_of, take_plan
-from horovod.torch._tensors import dtype_of, is_in_place, within_reach
+from horovod.torch._tensors import DTYPES, MOVED, dtype_of, full_name, is_in_place, shape_of, within_reach
 
 
 class _Pending:
@@ -70,14 +70,14 @@ class Target:
     """Target says where the library reads a tensor and writes its result.
 
     That is the tensors' own memory where the library can use it, else copies: contiguous, and on the host unless the
-    library works on the tensors' GPU.
+    library works on the tensors' GPU. `op`: what the operation does with the values, for dtype_of().
     """
 
     __slots__ = ("dtype", "shape", "place", "source", "memory", "output")
 
-    def __init__(self, tensor: torch.Tensor, output: torch.Tensor) -> None:
-        self.dtype = dtype_of(tensor)
-        self.shape = tensor.shape
+    def __init__(self, tensor: torch.Tensor, output: torch.Tensor, op: int) -> None:
+        self.dtype = dtype_of(tensor, op)
+        self.shape = shape_of(tensor)
         self.place: Optional[Place] = None
         if is_in_place(tensor) and (output is tensor or is_in_place(output)):
             self.source, self.memory, self.output = tensor, output, output
@@ -87,7 +87,8 @@ class Target:
         self.output = output
         # The output's own memory where it can be written, else the contiguous copy of an in-place operation, else
         # memory of its own.
-        if output.device == self.source.device and output.is_contiguous() and not output.is_neg():
+        is_as_it_reads = output.is_contiguous() and not output.is_neg() and not output.is_conj()
+        if output.device == self.source.device and is_as_it_reads:
             self.memory = output
         elif output is tensor:
             self.memory = self.source
@@ -110,16 +111,17 @@ def _take_plan_into(
     postscale: float, process_set: int,
 ) -> Tuple[List[_lib.Plan], _lib.Plan]:  # fmt: skip
     """Returns a plan, and the list that takes it back. `execute_again` makes the same key of its arguments."""
-    full_name = None if name is None else prefix + name
     # A factor may be a tensor, whose value changes.
     prescale, postscale = float(prescale), float(postscale)
     shape, place = target.shape, target.place
-    key = (kind, target.source.dtype, shape, name, reduce_op, root_rank, prescale, postscale, process_set)
+    # What the library has no type for has another shape on its way, and must not be taken for a tensor of that shape.
+    dtype = target.source.dtype if target.source.dtype in DTYPES else target.dtype
+    key = (kind, dtype, shape, name, reduce_op, root_rank, prescale, postscale, process_set)
     free = plans_of(key, place)
     plan = take_plan(free)
     if plan is None:
         plan = _lib.Plan(
-            kind, target.dtype, shape, full_name, reduce_op, root_rank, prescale, postscale, process_set
+            kind, target.dtype, shape, full_name(prefix, name), reduce_op, root_rank, prescale, postscale, process_set
         )
     if place is not None:
         plan.work_at(*place)
@@ -132,7 +134,7 @@ def run_into(
 ) -> int:  # fmt: skip
     """Starts an operation on `tensor` whose result goes into `output`, which may be the same tensor. Returns our
     handle."""
-    target = Target(tensor, output)
+    target = Target(tensor, output, MOVED if kind == _lib.BROADCAST else reduce_op)
     free, plan = _take_plan_into(target, kind, prefix, name, reduce_op, root_rank, prescale, postscale, process_set)
     handle = _put_in_flight(
         target, target.finish, _enqueue_one, plan, target.source.data_ptr(), target.memory.data_ptr()
@@ -146,7 +148,7 @@ def execute_into(
     reduce_op: int = _lib.SUM, root_rank: int = 0, prescale: float = 1.0, postscale: float = 1.0, process_set: int = 0,
 ) -> torch.Tensor:  # fmt: skip
     """Does what `run_into` starts; returns `output`."""
-    target = Target(tensor, output)
+    target = Target(tensor, output, MOVED if kind == _lib.BROADCAST else reduce_op)
     free, plan = _take_plan_into(target, kind, prefix, name, reduce_op, root_rank, prescale, postscale, process_set)
     status = _wait.call(plan.execute, target.source.data_ptr(), target.memory.data_ptr())
     if status:
@@ -208,7 +210,7 @@ def execute_without_tensor(kind: int, process_set: int = 0) -> None:
 def result_tensor(done: int, like: torch.Tensor) -> torch.Tensor:
     """Returns what the runtime allocated for a finished operation, as a tensor of `like`'s type and device."""
     result = _lib.result(done)
-    shape = result.shape[: result.ndim]
+    shape = result.shape[: result.ndim if like.dtype in DTYPES else result.ndim - 1]  # see shape_of()
     place = place_of(like)
     if place is not None:
         tensor = torch.empty(shape, dtype=like.dtype, device=like.device)

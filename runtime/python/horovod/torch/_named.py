@@ -25,7 +25,8 @@ class TravellingNames:
 
     def __init__(self) -> None:
         self._counts: Dict[_Asked, int] = {}
-        self._kept: Dict[_Asked, int] = {}  # those to which it goes back when the job is left
+        self._unnamed = 0  # optimizers with parameters that have no names
+        self._kept: Tuple[Dict[_Asked, int], int] = ({}, 0)  # those to which it goes back when the job is left
         self._numbers: Any = WeakTensorKeyDictionary()  # those that each parameter has got
 
     def name_of(self, p: torch.Tensor, name: str, process_set: ProcessSet) -> str:
@@ -36,9 +37,15 @@ class TravellingNames:
             numbers[asked] = self._counts[asked] = self._counts.get(asked, 0) + 1
         return name if numbers[asked] == 1 else f"{name}#{numbers[asked]}"
 
+    def next_unnamed(self) -> int:
+        """Returns a number for an optimizer with parameters that have no names, so that two of them can be in flight at once."""
+        self._unnamed += 1
+        return self._unnamed - 1
+
     def start_over(self) -> None:
         """Forgets what was counted, because processes that have made other optimizers may be in the next job."""
-        self._counts = dict(self._kept)
+        counts, self._unnamed = self._kept
+        self._counts = dict(counts)
         for numbers in list(self._numbers.values()):
             for asked in [asked for asked, number in numbers.items() if number > self._counts.get(asked, 0)]:
                 del numbers[asked]
@@ -47,7 +54,7 @@ class TravellingNames:
     def keep(self) -> Iterator[None]:
         """Keeps what was counted before, also when the job is left: in elastic training, a process that comes anew has made
         the same optimizers before it meets the others. What they have made since, all make anew."""
-        before, self._kept = self._kept, dict(self._counts)
+        before, self._kept = self._kept, (dict(self._counts), self._unnamed)
         try:
             yield
         finally:

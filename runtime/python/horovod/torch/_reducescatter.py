@@ -9,7 +9,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set, number_o
 from horovod.common.util import choose_op
 from horovod.torch._allgather import allgather, grouped_allgather
 from horovod.torch._handles import execute, plan_on, result_tensor, start, start_group, synchronize
-from horovod.torch._tensors import check_group, dtype_of, group_names, needs_gradient, within_reach
+from horovod.torch._tensors import check_group, dtype_of, full_name, group_names, needs_gradient, shape_in_rows, within_reach
 from horovod.torch.compression import Compression
 
 
@@ -25,10 +25,10 @@ def _check_op(op: Optional[int]) -> int:
 def _arguments(tensor, name, op, process_set, prescale_factor, postscale_factor):
     """Returns the arguments of `start` and `execute`."""
     dtype = dtype_of(tensor)
-    full_name = None if name is None else "reducescatter." + name
     return (
         within_reach(tensor), lambda done: result_tensor(done, tensor),
-        _lib.REDUCESCATTER, dtype, tensor.shape, full_name, op, 0, prescale_factor, postscale_factor,
+        _lib.REDUCESCATTER, dtype, shape_in_rows(tensor), full_name("reducescatter.", name), op, 0, float(prescale_factor),
+        float(postscale_factor),
         number_of(process_set),
     )  # fmt: skip
 
@@ -112,13 +112,13 @@ def grouped_reducescatter_async(
     sources = [within_reach(tensor) for tensor in tensors]
     names = group_names("grouped_reducescatter.", name, len(tensors))
     number = number_of(process_set)
+    factors = float(prescale_factor), float(postscale_factor)
     plans = [
         plan_on(
             source, None,
-            _lib.REDUCESCATTER, dtype_of(source), source.shape, full_name, op, 0, prescale_factor, postscale_factor,
-            number,
+            _lib.REDUCESCATTER, dtype_of(source), shape_in_rows(source), one_name, op, 0, *factors, number,
         )
-        for source, full_name in zip(sources, names)
+        for source, one_name in zip(sources, names)
     ]  # fmt: skip
     return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], plans)
 

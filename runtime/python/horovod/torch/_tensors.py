@@ -2,7 +2,7 @@
 
 import ctypes
 import functools
-from typing import List, Optional, Sequence
+from typing import Iterable, List, Optional, Sequence
 
 import torch
 
@@ -57,8 +57,15 @@ def _find_view() -> Optional[ctypes.c_void_p]:
 VIEW = _find_view()
 
 
-def dtype_of(tensor: torch.Tensor) -> int:
-    """Returns the library's number of the tensor's type. ValueError for a type that cannot be sent."""
+# Complex numbers travel as pairs of real ones.
+_PAIRS = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+_LINEAR = (_lib.SUM, _lib.AVERAGE)  # the operators that may take the parts of a number by themselves
+MOVED = -1  # stands for the operator of operations that compute nothing
+
+
+def dtype_of(tensor: torch.Tensor, op: int = _lib.SUM) -> int:
+    """Returns the library's number of the type in which the tensor travels. ValueError for one that the operator `op`
+    cannot take."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"a torch tensor is needed, not {type(tensor).__name__}")
     if tensor.layout is not torch.strided:
@@ -67,9 +74,28 @@ def dtype_of(tensor: torch.Tensor) -> int:
             "hvd.sparse_allreduce_async."
         )
     dtype = DTYPES.get(tensor.dtype)
-    if dtype is None:
-        raise ValueError(f"Tensor type {tensor.dtype} is not supported.")
-    return dtype
+    if dtype is not None:
+        return dtype
+    if tensor.dtype in _PAIRS and (op in _LINEAR or op == MOVED):
+        return DTYPES[_PAIRS[tensor.dtype]]
+    if op == MOVED and not tensor.is_quantized:
+        return _lib.UINT8
+    only = "; complex numbers have op=hvd.Sum and op=hvd.Average" if tensor.dtype in _PAIRS else ""
+    raise ValueError(f"Tensor type {tensor.dtype} is not supported{only}.")
+
+
+def shape_of(tensor: torch.Tensor) -> Sequence[int]:
+    """Returns the shape in which the tensor travels. Where the library has no number for its type, there is one dimension
+    more, of the parts of each value: two real numbers, or bytes."""
+    if tensor.dtype in DTYPES:
+        return tensor.shape
+    return (*tensor.shape, 2 if tensor.dtype in _PAIRS else tensor.element_size())
+
+
+def shape_in_rows(tensor: torch.Tensor) -> Sequence[int]:
+    """Returns shape_of() for operations that cut or join tensors along the first dimension. A scalar has none, whatever its type:
+    the library refuses it on all ranks alike."""
+    return shape_of(tensor) if tensor.dim() else ()
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -91,7 +117,7 @@ def within_reach(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_cpu and place_of(tensor) is None:
         tell_about_staging(tensor)
         tensor = tensor.cpu()
-    return tensor.resolve_neg().contiguous()
+    return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 # Returns new memory of the same shape, which is contiguous whatever the tensor's own layout is.
@@ -106,7 +132,7 @@ def needs_gradient(tensor: torch.Tensor) -> bool:
 
 def is_in_place(tensor: torch.Tensor) -> bool:
     """Returns whether the library can work in the tensor's own memory on the host: its values are there, in order."""
-    return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
+    return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
 
 
 def check_in_place(tensor: torch.Tensor) -> None:
@@ -115,16 +141,23 @@ def check_in_place(tensor: torch.Tensor) -> None:
         raise ValueError("Tensor is required to be contiguous.")
 
 
-def check_group(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """Returns the tensors of a group as a list. ValueError for anything else."""
-    if isinstance(tensors, torch.Tensor) or not 0 < len(tensors) <= _lib.MAX_GROUP:
+def check_group(tensors: Iterable[torch.Tensor], op: int = _lib.SUM) -> List[torch.Tensor]:
+    """Returns the tensors of a group, which may come from a generator, as a list. ValueError for anything else, and for what
+    `op` cannot take."""
+    group = [] if isinstance(tensors, torch.Tensor) or not isinstance(tensors, Iterable) else list(tensors)
+    if not 0 < len(group) <= _lib.MAX_GROUP:
         raise ValueError(f"a group is a list of 1 to {_lib.MAX_GROUP} tensors")
-    for tensor in tensors:
-        dtype_of(tensor)
-    return list(tensors)
+    for tensor in group:
+        dtype_of(tensor, op)
+    return group
+
+
+def full_name(prefix: str, name: Optional[str]) -> Optional[str]:
+    """Returns the name under which an operation travels. None: it is numbered, as is one whose name is empty."""
+    return prefix + name if name else None
 
 
 def group_names(prefix: str, name: Optional[str], count: int) -> List[Optional[str]]:
     """Returns each tensor's name. Horovod's ends with the number of tensors, "_1of3": ranks that disagree about the
     number would wait for each other there. Here they get an error."""
-    return [None if name is None else f"{prefix}{name}_{i + 1}" for i in range(count)]
+    return [f"{prefix}{name}_{i + 1}" if name else None for i in range(count)]

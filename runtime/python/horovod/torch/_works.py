@@ -65,6 +65,15 @@ def _within(entered: Context) -> Iterator[None]:
         _running.context = before
 
 
+def _mark() -> Optional[torch.cuda.Event]:
+    """Marks the end of what this thread has given its GPU; None where torch uses no GPU."""
+    if not torch.cuda.is_initialized():
+        return None
+    event = torch.cuda.Event()
+    event.record()
+    return event
+
+
 class Operation:
     """Operation stands for operations of the library that were asked for as one, until they have ended.
 
@@ -87,6 +96,9 @@ class Operation:
         self._is_served = False
         self._future: Optional[_Future] = None
         self._ended = threading.Event()
+        # A thread of ours completes it on the stream of who has asked for it; who waits on another stream waits for the mark.
+        self._stream = torch.cuda.current_stream() if torch.cuda.is_initialized() else None
+        self._mark: Optional[torch.cuda.Event] = None
 
     def begin(self, handles: Sequence[int], error: Optional[BaseException] = None) -> None:
         """Starts them now, or notes why they cannot be started."""
@@ -114,6 +126,8 @@ class Operation:
             self._has_begun.wait()
         with self._completing:
             if self.is_over:
+                if self._mark is not None:
+                    self._mark.wait()
                 return
             results = []
             for handle in self.handles:  # all, so that none works on memory any more
@@ -128,6 +142,7 @@ class Operation:
                 self.error = error
             if self.limit is not None:
                 self.error = self.limit.end(self.error)
+            self._mark = _mark()
             self.is_over, self._finish = True, None
 
     def serve(self) -> None:
@@ -142,12 +157,13 @@ class Operation:
 
     def end(self) -> None:
         """Completes it on a thread of ours, and calls those who wait for its future."""
-        self.complete()
-        with self._lock:
-            future, self._future = self._future, None
-            self._ended.set()
-        if future is not None:
-            self._set(future)
+        with contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            self.complete()
+            with self._lock:
+                future, self._future = self._future, None
+                self._ended.set()
+            if future is not None:
+                self._set(future)
 
     def wait_for(self, seconds: float) -> bool:
         """Returns whether it has ended by then; otherwise it goes on."""
@@ -210,10 +226,14 @@ class _Future(Future):
         self._operation = operation
         self._path = path
         self._callbacks = itertools.count()
+        self._mark: Optional[torch.cuda.Event] = None  # of a callback's end
 
     def wait(self) -> Any:
         self._operation.complete()
-        return super().wait()
+        value = super().wait()
+        if self._mark is not None:
+            self._mark.wait()
+        return value
 
     def set_exception(self, error: BaseException) -> None:
         """Ends it with an error, which Python and torch's C++ code both get (torch's own function tells only Python)."""
@@ -231,6 +251,7 @@ class _Future(Future):
                 except Exception as error:
                     child.set_exception(error)
                 else:
+                    child._mark = _mark()
                     child.set_result(result)
 
         super().add_done_callback(run)
@@ -267,6 +288,8 @@ class LaterWork(Work):
             operation.complete()
         elif not operation.is_over and not operation.wait_for(seconds):
             raise RuntimeError(f"the operation has not ended within {seconds:g} s; a rank has not come to it, or is slow")
+        else:
+            operation.complete()  # what it has given its stream comes before what this thread gives its own
         if operation.error is not None:
             raise operation.error
         return True

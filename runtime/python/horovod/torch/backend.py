@@ -549,3 +549,25 @@ def _create(options: Any, *_: Any) -> HvdProcessGroup:
 
 
 dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _with_hooks_of_python(register: _T) -> _T:
+    """Returns DistributedDataParallel's function for the hooks that torch has built in, with FP16_COMPRESS done by torch's own
+    hook of the same name in Python. The one in C++ demands of a future what those that Python makes never have: a value that is
+    a list of tensors of C++."""
+
+    @functools.wraps(register)
+    def registered(self: Any, comm_hook_type: Any) -> None:
+        if isinstance(self.process_group, HvdProcessGroup) and comm_hook_type == dist.BuiltinCommHookType.FP16_COMPRESS:
+            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+            self.register_comm_hook(self.process_group, fp16_compress_hook)
+        else:
+            register(self, comm_hook_type)
+
+    return registered
+
+
+_DDP = torch.nn.parallel.DistributedDataParallel
+if hasattr(_DDP, "_register_builtin_comm_hook"):
+    _DDP._register_builtin_comm_hook = _with_hooks_of_python(_DDP._register_builtin_comm_hook)

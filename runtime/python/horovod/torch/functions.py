@@ -1,43 +1,21 @@
 """Broadcasts of more than one tensor: parameters, an optimizer's state, any object."""
 
-import hmac
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 
-import cloudpickle
-import numpy
 import torch
 
-from horovod.common import _lib
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common import _objects
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _sparse, mpi_ops
 from horovod.torch._broadcast import broadcast_into
 
 
-def _proof(payload: torch.Tensor, what: str) -> bytes:
-    """Returns what only a rank of this job can compute of the pickled object. `what` says whose object it is, and
-    which."""
-    return _lib.mac_of_bytes(what.encode() + _lib.mac(payload.data_ptr(), payload.numel()))
-
-
 def _sealed(obj: Any, what: str) -> torch.Tensor:
-    """Returns the pickled object with its proof: unpickling runs code, so it must come from this job."""
-    pickled = numpy.frombuffer(cloudpickle.dumps(obj), dtype=numpy.uint8)
-    sealed = torch.empty(_lib.MAC_BYTES + pickled.size, dtype=torch.uint8, device="cpu")
-    sealed.numpy()[_lib.MAC_BYTES :] = pickled
-    sealed.numpy()[: _lib.MAC_BYTES] = numpy.frombuffer(_proof(sealed[_lib.MAC_BYTES :], what), dtype=numpy.uint8)
-    return sealed
+    return torch.from_numpy(_objects.sealed(obj, what))
 
 
 def _opened(sealed: torch.Tensor, what: str) -> Any:
-    """Returns the object, after a check that a rank of this job has sent it as this one."""
-    payload = sealed[_lib.MAC_BYTES :]
-    if not hmac.compare_digest(sealed.numpy()[: _lib.MAC_BYTES].tobytes(), _proof(payload, what)):
-        raise HorovodInternalError(
-            f"{what}: what came was not sent so by a rank of this job, and was not unpickled; something on the way has "
-            "changed it, or the ranks' calls differ"
-        )
-    return cloudpickle.loads(payload.numpy().tobytes())
+    return _objects.opened(sealed.numpy(), what)
 
 
 def broadcast_object(
@@ -55,7 +33,7 @@ def broadcast_object(
         Whatever pickling raises, on the root; the other ranks then wait until the root comes again or ends.
     """
     is_root = mpi_ops.rank() == root_rank
-    what = f"broadcast_object {name or ''} of rank {root_rank} in process set {process_set.process_set_id}"
+    what = _objects.broadcast_of(root_rank, name, process_set.process_set_id)
     payload = _sealed(obj, what) if is_root else torch.empty(0, dtype=torch.uint8, device="cpu")
     length = torch.tensor([payload.numel()], dtype=torch.int64, device="cpu")
     mpi_ops.broadcast_(length, root_rank, name and name + ".sz", process_set)
@@ -67,11 +45,10 @@ def broadcast_object(
 
 def allgather_object(obj: Any, name: Optional[str] = None) -> List[Any]:
     """Returns the ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
-    what = f"allgather_object {name or ''} of rank "
-    payload = _sealed(obj, f"{what}{mpi_ops.rank()}")
+    payload = _sealed(obj, _objects.allgather_of(mpi_ops.rank(), name, 0))
     lengths = mpi_ops.allgather(torch.tensor([payload.numel()], device="cpu"), name and name + ".sz").tolist()
     everything = mpi_ops.allgather(payload, name and name + ".t")
-    return [_opened(part, f"{what}{rank}") for rank, part in enumerate(everything.split(lengths))]
+    return [_opened(part, _objects.allgather_of(rank, name, 0)) for rank, part in enumerate(everything.split(lengths))]
 
 
 def broadcast_parameters(
@@ -102,12 +79,19 @@ def broadcast_parameters(
                 f"{name} is not a tensor but {kind}; leave it out and use broadcast_object. For a model that has get_extra_state: "
                 "model.load_state_dict(hvd.broadcast_object(model.state_dict(), root_rank))"
             )
-    _synchronize_all([broadcast_into(tensor, tensor, root_rank, name, process_set) for name, tensor in items])
+    starts = (broadcast_into(tensor, tensor, root_rank, name, process_set) for name, tensor in items)
+    _synchronize_all(starts)
 
 
-def _synchronize_all(handles: List[int]) -> None:
-    """Waits for all, even when one fails, so that none still works on memory; then raises the first failure."""
+def _synchronize_all(starts: Iterable[int]) -> None:
+    """Starts all that `starts` gives a handle of, and waits for all, even when one fails or cannot be started, so that none
+    still works on memory; then raises the first failure."""
     failure: Optional[Exception] = None
+    handles: List[int] = []
+    try:
+        handles.extend(starts)
+    except Exception as error:
+        failure = error
     for handle in handles:
         try:
             mpi_ops.synchronize(handle)
@@ -137,7 +121,8 @@ def broadcast_optimizer_state(
     parameter changes. Typically called before training, after rank 0 loaded a checkpoint.
 
     Args:
-        optimizer: any torch optimizer but LBFGS, with the same parameters in the same order on every rank.
+        optimizer: any torch optimizer but LBFGS, with the same parameters in the same order on every rank. Those that it
+            wraps (Lookahead, SAM) belong to it.
         root_rank: 0 ... size() - 1, the same on every rank.
         model: tells which parameters have sparse gradients (of torch.nn.Embedding(sparse=True)); needed for them only.
 
@@ -148,26 +133,54 @@ def broadcast_optimizer_state(
         ValueError: the optimizer is LBFGS, or has other parameter groups than the root's.
         HorovodInternalError: a rank or link is gone, or shapes differ; on every rank.
     """
-    if isinstance(optimizer, torch.optim.LBFGS):
+    check_optimizer(optimizer)
+    parts = _parts_of(optimizer)
+    if any(isinstance(part, torch.optim.LBFGS) for part in parts):
         # Its state is a history of flat vectors whose number differs from rank to rank.
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
-    check_optimizer(optimizer)
     is_root = mpi_ops.rank() == root_rank
-    is_new = not optimizer.state
+    is_new = not any(part.state for part in parts)
     # The root's structure goes first, without the tensors. Then each tensor is received in memory of the right shape.
-    plan = _plan_of(optimizer) if is_root else None
-    plan = broadcast_object(plan, root_rank, "optimizer_state", process_set)
-    if not is_root:
-        _adopt_plan(optimizer, plan)
-    handles = []
-    for index, p in enumerate(_parameters(optimizer)):
-        for key, spec in plan["state"].get(index, {}).items():
-            if isinstance(spec, _TensorSpec):
-                tensor = optimizer.state[p][key]
-                handles.append(broadcast_into(tensor, tensor, root_rank, f"optimizer.{index}.{key}", process_set))
-    _synchronize_all(handles)
+    plans = [_plan_of(part) for part in parts] if is_root else None
+    plans = broadcast_object(plans, root_rank, "optimizer_state", process_set)
+    if len(plans) != len(parts):
+        raise ValueError(
+            f"rank {mpi_ops.rank()}'s optimizer consists of {len(parts)}, the root's of {len(plans)}; make the same optimizer on "
+            "every rank"
+        )
+
+    def starts() -> Iterator[int]:
+        for number, (part, plan) in enumerate(zip(parts, plans)):
+            if not is_root:
+                _adopt_plan(part, plan)
+            name = f"optimizer.{number}" if number else "optimizer"
+            for index, p in enumerate(_parameters(part)):
+                for key, spec in plan["state"].get(index, {}).items():
+                    if isinstance(spec, _TensorSpec):
+                        tensor = part.state[p][key]
+                        yield broadcast_into(tensor, tensor, root_rank, f"{name}.{index}.{key}", process_set)
+
+    _synchronize_all(starts())
     if is_new:
         _add_zero_gradients(optimizer, model)
+
+
+def _parts_of(optimizer: Any) -> List[Any]:
+    """Returns the optimizer and those that it wraps: attributes that are optimizers, or lists or dicts of some. Lookahead and
+    SAM have the state of the steps there. What shares its state with another is left out."""
+    seen, parts, waiting = set(), [], [optimizer]
+    while waiting:
+        part = waiting.pop(0)
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if id(part.state) not in seen:
+            seen.add(id(part.state))
+            parts.append(part)
+        for value in getattr(part, "__dict__", {}).values():
+            held = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else [value]
+            waiting += [inner for inner in held if isinstance(inner, torch.optim.Optimizer)]
+    return parts
 
 
 def _add_zero_gradients(optimizer: torch.optim.Optimizer, model: Optional[torch.nn.Module]) -> None:

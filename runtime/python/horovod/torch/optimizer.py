@@ -1,7 +1,7 @@
 """DistributedOptimizer is an optimizer whose step sees the gradients of all ranks."""
 
 import contextlib
-import itertools
+import numbers
 import os
 import warnings
 import weakref
@@ -40,19 +40,6 @@ _ONLY_LIKE_ONE = (
     "{} is no subclass of torch.optim.Optimizer; if it wraps an optimizer, give hvd.DistributedOptimizer that one, and wrap the "
     "result"
 )
-
-
-# Optimizers with parameters that have no names are numbered, so that two of them can be in flight at once. Every rank
-# makes them in the same order, like everything else that has no name.
-_unnamed = itertools.count()
-
-
-def _count_anew() -> None:
-    global _unnamed
-    _unnamed = itertools.count()
-
-
-basics.when_left.append(_count_anew)
 
 
 # Attributes of Horovod's class, by their names in Settings.
@@ -104,7 +91,7 @@ class _DistributedOptimizer(NamedMixin):
     def _hvd_name_that_travels(self, p: torch.Tensor, group_index: int, index: int) -> str:
         if p in self._hvd_names:
             return travelling_names.name_of(p, self._hvd_names[p], self._hvd_settings.process_set)
-        self._hvd_number = next(_unnamed) if self._hvd_number is None else self._hvd_number
+        self._hvd_number = travelling_names.next_unnamed() if self._hvd_number is None else self._hvd_number
         self._hvd_names[p] = f"allreduce.noname.{self._hvd_number}.{group_index}.{index}"
         return self._hvd_names[p]
 
@@ -307,7 +294,7 @@ def _check_groups(groups: Any) -> None:
                 if p in seen:
                     raise ValueError("A parameter can only appear once in groups.")
                 seen.add(p)
-    elif isinstance(groups, bool) or not isinstance(groups, int) or groups < 0:
+    elif isinstance(groups, bool) or not isinstance(groups, numbers.Integral) or groups < 0:
         raise ValueError("groups should be a non-negative integer or a list of lists of torch.Tensor.")
 
 
@@ -421,6 +408,7 @@ def DistributedOptimizer(
     wrapper._hvd_wrapped = weakref.ref(optimizer)
     if op == mpi_ops.Adasum:
         wrapper._hvd_setup(names, compression, process_set)
+        wrapper.set_backward_passes_per_step(backward_passes_per_step)
         return wrapper
     settings = Settings(
         compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set

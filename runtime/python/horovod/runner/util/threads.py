@@ -4,6 +4,11 @@ import threading
 from typing import Any, Callable, Optional, Tuple
 
 
+def _check_arguments(args: Any) -> None:
+    if not isinstance(args, tuple):
+        raise ValueError(f"args must be a tuple, not {type(args).__name__}; for a single argument use (arg,)")
+
+
 def in_thread(
     target: Callable[..., Any],
     args: Tuple = (),
@@ -13,8 +18,7 @@ def in_thread(
 ) -> threading.Thread:
     """Starts a function in a thread of its own, and returns the thread. `silent`: nothing is printed of its
     exceptions."""
-    if not isinstance(args, tuple):
-        raise ValueError(f"args must be a tuple, not {type(args).__name__}; for a single argument use (arg,)")
+    _check_arguments(args)
 
     def body() -> None:
         try:
@@ -40,6 +44,9 @@ def on_event(
     """Calls a function in a thread once `event` is set, unless `stop` is set first."""
     if event is None:
         raise ValueError("event must not be None")
+    _check_arguments(args)
+    if stop is None and not daemon:
+        raise ValueError("daemon=False needs a stop event: Python's end would wait for a thread that waits for ever")
 
     def wait_and_call() -> None:
         while not event.wait(check_stop_interval_s if stop is not None else None):

@@ -9,6 +9,7 @@ reads the marker finds a whole file, also when the writer was killed.
 import json
 import math
 import posixpath
+import re
 from typing import Any, Dict, List, Optional
 
 
@@ -39,6 +40,11 @@ class Checkpoints:
         try:
             return dict(json.loads(self._store.read(path)))
         except ValueError as error:
+            # Not all file systems replace a file in one step, and the writer may have been killed.
+            names = self._store.names_in(self._folder)
+            kept = sorted(name for name in names if re.fullmatch(re.escape(self._name) + r"\.e\d+\.s\d+", name))
+            if kept:
+                return {"latest": kept[-1], "best": None, "score": None, "kept": kept}
             raise ValueError(
                 f"{path} is no marker of checkpoints: {error}; remove it, or choose another run_id"
             ) from error
@@ -69,7 +75,7 @@ class Checkpoints:
         new = {"latest": name, "best": best, "score": best_score, "kept": kept}
         self._store.write(self._marker_path(), json.dumps(new).encode())
         for other in gone:
-            self._store.remove(self._path(other))
+            self._store.discard(self._path(other))
 
     def publish(self, content: bytes, ending: str = "") -> None:
         """Leaves the model of the run, as a file that its framework reads."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import pickle
 import secrets
 import time
 import uuid
@@ -11,17 +12,30 @@ from typing import Any, Dict, List, Optional, Tuple
 from pyspark.ml import Estimator, Model
 
 from horovod.common.exceptions import HorovodInternalError
+from horovod.runner import _pickling
 from horovod.runner._job import RemoteTraceback
 from horovod.spark.common import dataset, fit, materialise, orders, schema
 from horovod.spark.common.backend import SparkBackend
 from horovod.spark.common.checkpoints import Checkpoints
 from horovod.spark.common.datamodule import ArrowDataModule, pandas_transform
 from horovod.spark.common.params import EstimatorParams, ModelParams
+from horovod.spark.common.reader import Reader
 from horovod.spark.common.serialization import Saved
+
+
+def _frame_of(df: Any, dataset: Any) -> Any:
+    """The DataFrame of a call, which has Horovod's name for it or Spark's."""
+    if (df is None) == (dataset is None):
+        raise TypeError("give one DataFrame")
+    return dataset if df is None else df
 
 
 class HorovodModel(ModelParams, Saved, Model):
     """A trained model as a stage of Spark ML."""
+
+    def transform(self, df: Any = None, params: Optional[Dict[Any, Any]] = None, *, dataset: Any = None) -> Any:
+        """The rows of `df` with the model's outputs as further columns. `params` as of Spark's own models."""
+        return super().transform(_frame_of(df, dataset), params)
 
     def getOutputCols(self) -> List[str]:
         """Names of the columns that transform() adds: `<label>__output`, unless setOutputCols() said others."""
@@ -60,11 +74,19 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             said = repr(sorted((getattr(param, "name", param), repr(value)) for param, value in (extra or {}).items()))
             other._set(run_id=f"{other.getRunId()}_{hashlib.sha256(said.encode()).hexdigest()[:8]}")
             other._is_variant = True
+        elif "run_id" in names:  # it is the caller's name
+            other._is_variant = False
         return other
 
     # For a variant, the name of the run also depends on the rows, because the folds of CrossValidator differ in nothing
     # else.
     _is_variant = False
+
+    def fitMultiple(self, dataset: Any, paramMaps: Any) -> Any:
+        """As Spark's. Each of these fits is a run of its own, also where it has the parameters of another one."""
+        variant = self.copy()
+        variant._is_variant = variant.getRunId() is not None
+        return super(HorovodEstimator, variant).fitMultiple(dataset, paramMaps)
 
     def _fit(self, frame: Any) -> HorovodModel:
         self._check_told()
@@ -190,7 +212,11 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
     def _fit_on_prepared_data(self, backend: Any, data: Any, metadata: Dict[str, Any]) -> HorovodModel:
         store, run_id = self.getStore(), self._new_run_id(data)
         plan = self._plan(self._common(data, run_id))
+        transform = plan.transform
+        plan.transform = copied(transform)
+        check_transform(plan, store)
         self._try(plan)
+        plan.transform = transform
         try:
             history = self._run_until_done(lambda: self._attempt(backend, store, plan))
             has_best = data.validation is not None and self.getReturnModel() == "best"
@@ -200,7 +226,7 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             return model
         finally:
             if not store.saving_runs():
-                store.remove(store.get_run_path(run_id))
+                store.discard(store.get_run_path(run_id))
 
     def _publish(self, model: HorovodModel, checkpoints: Checkpoints, which: str) -> None:
         """Leaves the model in the run's folder. The fit has succeeded without that, too."""
@@ -281,6 +307,49 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
                     raise
                 if self.getVerbose():
                     print(f"processes were lost, and the run is continued from its last checkpoint: {error}")
+
+    # It stands last, because `fit` is the module of that name in what the methods above take.
+    def fit(self, df: Any = None, params: Any = None, *, dataset: Any = None) -> Any:
+        """Trains on the rows of `df`. `params` as of Spark's own estimators."""
+        return super().fit(_frame_of(df, dataset), params)
+
+
+def copied(transform: Any) -> Any:
+    """Returns a copy of a transformation_fn, to be called here: what the function keeps for itself then must not go to the
+    processes that train."""
+    try:
+        return pickle.loads(_pickling.dumps(transform))
+    except Exception:
+        return transform  # the order to the processes names what cannot be sent
+
+
+def check_transform(plan: fit.Plan, store: Any) -> None:
+    """Calls transformation_fn with the first batch, and warns of what it raises, before any rank is started. The function
+    may need what only executors have: a module, a file, a GPU, Horovod."""
+    if plan.transform is None or plan.module is not ArrowDataModule:
+        return
+    failures: List[Exception] = []
+
+    def transform(batch: Any) -> Any:
+        try:
+            return plan.transform(batch)
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    try:
+        with Reader(plan.data.train, store, rank=0, size=1, batch=plan.batch_size, shuffle=False, pool=1, ahead=0,
+                    columns=plan.columns, transform=transform) as reader:  # fmt: skip
+            next(reader.epoch(0))
+    except Exception:
+        pass  # where it is not the function, the ranks tell what they cannot read
+    if failures and not isinstance(failures[0], ImportError):
+        error = failures[0]
+        warnings.warn(
+            f"transformation_fn fails with the first batch on the driver: {type(error).__name__}: {error}; the processes that train "
+            "call it too",
+            stacklevel=4,
+        )
 
 
 def check_data_module(module: Any) -> None:

@@ -133,9 +133,9 @@ def release(store: Any, prepared: data.Prepared) -> None:
         for copy in same[:-1]:
             if not copy.users:
                 _copies.remove(copy)
-                store.remove(copy.prepared.path)
+                store.discard(copy.prepared.path)
     if not prepared.made:
-        store.remove(prepared.path)  # only manifests
+        store.discard(prepared.path)  # only manifests
 
 
 def _described(frame: Any, wanted: Wanted) -> Dict[str, Column]:

@@ -55,4 +55,4 @@ def receive(store: Any, ticket: Ticket) -> Any:
 
 def remove(store: Any, ticket: Ticket) -> None:
     """When the job has ended."""
-    store.remove(ticket.path)
+    store.discard(ticket.path)

@@ -65,7 +65,10 @@ def sources(frame: Any) -> Optional[str]:
     if not hasattr(frame, "_jdf"):
         return None
     said = []
-    for leaf in _items(frame._jdf.queryExecution().analyzed().collectLeaves()):
+    plan = frame._jdf.queryExecution().analyzed()
+    if not plan.subqueriesAll().isEmpty():  # what these read is no leaf
+        return None
+    for leaf in _items(plan.collectLeaves()):
         relation = _files_of(leaf)
         if relation is not None and _is_listed(relation):
             said.append(relation.location().allFiles().mkString(","))

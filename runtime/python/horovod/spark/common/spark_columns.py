@@ -57,7 +57,7 @@ def written(column: Column, field: Any, fill: Optional[Any]) -> List[Any]:
     if column.kind == "vector":
         from pyspark.ml.functions import vector_to_array
 
-        value = vector_to_array(value, _VECTOR_DTYPE)
+        value = F.when(value.isNotNull(), vector_to_array(value, _VECTOR_DTYPE))  # a null is refused by its column's name
     elif "decimal" in kind:
         value = value.cast("array<double>" if column.kind == "list" else "double")
     if fill is not None:

@@ -9,9 +9,11 @@ import contextlib
 import functools
 import os
 import posixpath
+import re
 import shutil
 import tempfile
 import uuid
+import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
 # Hadoop's names of file systems, keyed by those of fsspec.
 _HADOOP_NAMES = {"s3": "s3a", "gcs": "gs", "abfs": "abfss", "adl": "abfss"}
 _LOCAL = ("file", "local")
+# Where the nodes of Databricks have the volumes of Unity Catalog.
+_VOLUMES = "/Volumes/"
 
 
 class Store:
@@ -67,6 +71,9 @@ class Store:
     ) -> "Store":
         """The store for a path or URL. `storage_options`: what fsspec's file system takes, such as credentials."""
         options = dict(kwargs, storage_options=storage_options, save_runs=save_runs)
+        found = re.match(r"([A-Za-z][\w+.-]+):/(?!/)", str(prefix_path))
+        if found and found[1].lower() not in ("file", "dbfs"):
+            raise ValueError(f"{prefix_path} is no URL of a store; write {found[1]}:///... or {found[1]}://host/...")
         for kind in (HDFSStore, DBFSLocalStore):
             if kind.matches(str(prefix_path)):
                 return kind(prefix_path, **options)
@@ -236,6 +243,18 @@ class AbstractFilesystemStore(Store):
         with contextlib.suppress(FileNotFoundError):
             self.fs.rm(self.get_localized_path(path), recursive=True)
 
+    def discard(self, path: str) -> None:
+        """As remove(), of what nobody needs any more: where that is not possible, it stays, and a warning says so."""
+        try:
+            self.remove(path)
+        except Exception as error:  # of whatever file system this is
+            warnings.warn(f"{path} cannot be removed, and stays: {type(error).__name__}: {error}")
+
+    def names_in(self, path: str) -> List[str]:
+        """Of the files and folders in a folder."""
+        self.fs.invalidate_cache()
+        return [posixpath.basename(name.rstrip("/")) for name in self.fs.ls(self.get_localized_path(path), detail=False)]
+
     def is_parquet_dataset(self, path: str) -> bool:
         try:
             self.get_parquet_dataset(path)
@@ -358,12 +377,13 @@ class HDFSStore(AbstractFilesystemStore):
 
 
 class DBFSLocalStore(AbstractFilesystemStore):
-    """Databricks' file system through its mount: /dbfs for ranks, dbfs:/ for Spark."""
+    """Databricks' file system through its mount: /dbfs for ranks, dbfs:/ for Spark. A volume of Unity Catalog is at /Volumes for
+    ranks, and at dbfs:/Volumes for Spark, which asks the catalog whether it may."""
 
     @classmethod
     def matches(cls, path: str) -> bool:
         return path.startswith("dbfs:/") or (
-            "DATABRICKS_RUNTIME_VERSION" in os.environ and _without_file(path).startswith("/dbfs/")
+            "DATABRICKS_RUNTIME_VERSION" in os.environ and _without_file(path).startswith(("/dbfs/", _VOLUMES))
         )
 
     @classmethod
@@ -380,11 +400,14 @@ class DBFSLocalStore(AbstractFilesystemStore):
         if path.startswith("dbfs://") and not path.startswith("dbfs:///"):
             raise ValueError(f"DBFSLocalStore takes dbfs:/PATH or /dbfs/PATH, not {path!r}; is there one / too many?")
         if path.startswith("dbfs:/"):
-            return "/dbfs/" + path[len("dbfs:/") :].lstrip("/")
-        return _without_file(path)
+            within = "/" + path[len("dbfs:/") :].lstrip("/")
+            return within if within.startswith(_VOLUMES) else f"/dbfs{within}"
+        path = _without_file(path)
+        return path[len("/dbfs") :] if path.startswith(f"/dbfs{_VOLUMES}") else path
 
     def get_spark_path(self, path: str) -> str:
-        return "dbfs:/" + self.normalize_path(path)[len("/dbfs/") :]
+        path = self.normalize_path(path)
+        return f"dbfs:{path if path.startswith(_VOLUMES) else path[len('/dbfs') :]}"
 
 
 def _without_file(path: str) -> str:

@@ -84,28 +84,6 @@ class Scaled(keras.optimizers.schedules.LearningRateSchedule):
         return cls(keras.saving.deserialize_keras_object(config["schedule"]), config["factor"])
 
 
-class TerminateOnAnyNaN(keras.callbacks.Callback):
-    """Ends the fit on all ranks at the same batch. A rank that ended it alone would leave the others waiting for its gradients.
-
-    raises: by an exception, as Keras' TerminateOnNaN(raise_error=True)."""
-
-    def __init__(self, raises: bool) -> None:
-        super().__init__()
-        self._raises = raises
-
-    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        loss = _array((logs or {}).get("loss", 0.0))
-        is_lost = np.array([float(not np.isfinite(loss).all())])
-        (is_any_lost,) = _arrays.allreduce([is_lost], ["estimator.terminate"], _lib.MAX)
-        if not is_any_lost[0]:
-            return
-        said = f"Batch {batch}: invalid loss on one process at least, terminating training"
-        if self._raises:
-            raise RuntimeError(said)
-        print(said, flush=True)
-        self.model.stop_training = True
-
-
 class SendLogs(keras.callbacks.Callback):
     """On rank 0, after what logs."""
 

@@ -141,10 +141,10 @@ def _agreed(callback: Any) -> Any:
     """The callback, or one like it that does on all ranks what it would do on one."""
     import keras
 
-    from horovod.spark.keras.callbacks import TerminateOnAnyNaN
+    from horovod._keras3.callbacks import TerminateOnAnyNaN
 
     is_one = type(callback) is keras.callbacks.TerminateOnNaN  # a class of the program's own may do something else
-    return TerminateOnAnyNaN(getattr(callback, "raise_error", False)) if is_one else callback
+    return TerminateOnAnyNaN.like(callback) if is_one else callback
 
 
 class _Fit:

@@ -30,7 +30,7 @@ _LIGHTNING = (
     Parameter("logger", "Lightning's logger; all ranks have it, and it writes on rank 0"),
     Parameter("log_every_n_steps", "steps between lines of the logger", 50),
     Parameter("profiler", "Lightning's profiler, or its name"),
-    Parameter("terminate_on_nan", "only False: Lightning has no such word any more", False),
+    Parameter("terminate_on_nan", "end with a ValueError after a batch that left the loss or a weight no finite number", False),
     Parameter("loader_num_epochs", "accepted: a loader gives the epochs that are trained"),
     Parameter("debug_data_loader", "accepted: not needed", False),
     Parameter("train_async_data_loader_queue_size", "accepted: train_reader_num_workers says what is read ahead"),
@@ -94,8 +94,6 @@ class TorchEstimator(CheckpointedEstimator):
                     f"horovod.spark.lightning.TorchEstimator: leave {name} out, because the module's own methods say it; "
                     "horovod.spark.torch.TorchEstimator trains a plain torch.nn.Module"
                 )
-        if self.getTerminateOnNan():
-            raise ValueError("terminate_on_nan is no argument of Lightning's any more; trainer_args={'detect_anomaly': True} is near")
         if self.getCheckpointEvery() is not None:
             raise ValueError("checkpoint_every is not supported with Lightning; a checkpoint is of an epoch's end")
         taken = [name for name in self.getTrainerArgs() or {} if name in train.OURS]
@@ -122,6 +120,7 @@ class TorchEstimator(CheckpointedEstimator):
             **common, model=copy.deepcopy(self.getModel()).cpu(), callbacks=list(self.getCallbacks() or []),
             input_shapes=self.getInputShapes(), label_shapes=self._shapes_of_labels(), logger=self.getLogger(),
             log_every=self.getLogEveryNSteps(), profiler=self.getProfiler(), trainer_args=dict(self.getTrainerArgs() or {}),
+            terminate_on_nan=bool(self.getTerminateOnNan()),
         )  # fmt: skip
 
     def _try(self, plan: train.Plan) -> None:

@@ -49,6 +49,7 @@ class Plan(fit.Plan):
     log_every: int
     profiler: Any
     trainer_args: Dict[str, Any]
+    terminate_on_nan: bool
     casts: Casts = field(default_factory=Casts)
 
 
@@ -340,6 +341,8 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
                 # Lightning has divided it, so that the gradients of several batches are their average.
                 parts = trainer.accumulate_grad_batches if module.automatic_optimization else 1
                 self._loss = [self._loss[0] + 1, self._loss[1] + loss.detach().double() * parts]
+            if plan.terminate_on_nan:
+                _check_finite(module, loss, f"epoch {trainer.current_epoch}, batch {self._batches - 1}")
 
         def on_validation_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, *_: Any) -> None:
             self._rows += len(next(iter(batch.values())))
@@ -384,6 +387,15 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
                 fitting.logs.send()
 
     return Recorder()
+
+
+def _check_finite(module: Any, loss: Optional[torch.Tensor], when: str) -> None:
+    """ValueError where the loss or a parameter is infinite or no number. The Trainer of Lightning 1 had this itself."""
+    values = {"the loss": loss.detach()} if loss is not None else {}
+    values.update((f"the parameter {name}", parameter.detach()) for name, parameter in module.named_parameters())
+    wrong = [name for name, value in values.items() if not torch.isfinite(value).all()]
+    if wrong:
+        raise ValueError(f"terminate_on_nan: after {when} on rank {hvd.rank()}, {', '.join(wrong)} is not finite")
 
 
 def _averages(told: List[Any]) -> Dict[str, float]:

@@ -31,7 +31,13 @@ class TorchPredictor:
     def __call__(self, batch: Dict[str, numpy.ndarray]) -> List[numpy.ndarray]:
         outputs = self._model.eval()(*self._features(batch))
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
-        return [output.numpy() for output in outputs]
+        rows = len(next(iter(batch.values())))
+        return [_by_rows(output.numpy(), rows) for output in outputs]
+
+
+def _by_rows(values: numpy.ndarray, rows: int) -> numpy.ndarray:
+    """The values of each row. A model that ends with squeeze() also drops the dimension of the rows where there is one row."""
+    return values.reshape(1, -1) if rows == 1 and values.shape[:1] != (1,) else values
 
 
 class RowPredictor:

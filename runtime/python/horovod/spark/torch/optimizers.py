@@ -3,7 +3,18 @@
 import copy
 from typing import Any, List
 
+import numpy
 import torch
+
+
+def plain(value: Any) -> Any:
+    """The same with Python's numbers in the place of numpy's, such as a learning rate of logspace(): a checkpoint that is opened
+    without running anything in it has no others."""
+    if isinstance(value, dict):
+        return {plain(key): plain(one) for key, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(plain(one) for one in value)
+    return value.item() if isinstance(value, numpy.generic) else value
 
 
 def tied(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

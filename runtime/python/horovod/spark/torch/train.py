@@ -205,9 +205,9 @@ class Trainer:
             return
         plan = self._plan
         state = {
-            "model": {name: value.cpu() if torch.is_tensor(value) else value
+            "model": {name: value.cpu() if torch.is_tensor(value) else optimizers.plain(value)
                       for name, value in self._model.state_dict().items()},
-            "optimizer": optimizers.unscaled_state(self._optimizer, hvd.size()),
+            "optimizer": optimizers.plain(optimizers.unscaled_state(self._optimizer, hvd.size())),
             "epoch": self._epoch, "step": self._step, "history": self._history, "seed": plan.seed,
             "rows": plan.data.train.rows, **self._order(), "torch": str(torch.__version__),
         }  # fmt: skip

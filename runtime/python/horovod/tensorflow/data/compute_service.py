@@ -38,7 +38,7 @@ class TfDataServiceConfig:
     workers_per_dispatcher: int
     dispatcher_side: str
     addresses: Mapping[str, Sequence[Tuple[str, int]]]
-    key: bytes
+    key: bytes = dataclasses.field(repr=False)
     timeout: int = 60
 
     def __post_init__(self) -> None:
@@ -62,7 +62,9 @@ class TfDataServiceConfig:
     def write(self, filename: str) -> None:
         """Into a file, which is there only when it is complete."""
         part = f"{filename}.{os.getpid()}.part"
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)  # whoever has made it could read the key
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
             json.dump(self.to_dict(), file)
         os.replace(part, filename)
 

@@ -5,6 +5,7 @@ It writes CONFIGFILE, which the training job reads, and ends when that calls `co
 
 import argparse
 import contextlib
+import os
 from typing import Iterator
 
 from horovod.runner.common.service.compute_service import ComputeService
@@ -18,6 +19,7 @@ def compute_service(dispatchers: int, size: int, dispatcher_side: str, configfil
     """What `size` workers need to know, which is in the file too. Until the `with` ends, there is the ComputeService by which they
     and the training ranks find each other. ValueError: they cannot be divided among so many dispatchers."""
     check_dispatchers(dispatchers, size)
+    _forget(configfile)  # of an earlier job, whose workers are gone
     key = secret.make_secret_key()
     workers = size // dispatchers
     service = ComputeService(dispatchers, workers, key=key)
@@ -26,7 +28,13 @@ def compute_service(dispatchers: int, size: int, dispatcher_side: str, configfil
         config.write(configfile)
         yield config
     finally:
+        _forget(configfile)
         service.shutdown()
+
+
+def _forget(configfile: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(configfile)
 
 
 def check_dispatchers(dispatchers: int, size: int) -> None:

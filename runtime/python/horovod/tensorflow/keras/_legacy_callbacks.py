@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 import numpy as np
 import tensorflow as tf
 
-from horovod.common import _coverage, _fit_agreement, basics
+from horovod.common import _arrays, _coverage, _fit_agreement, _old_keras, basics
 from horovod.common._epoch_rest import EpochCount, EpochRest, batches_done, note_batches
 from horovod.tensorflow.elastic import TensorFlowKerasState
 from horovod.tensorflow.functions import broadcast_variables
@@ -15,8 +15,21 @@ from horovod.tensorflow.util import evaluated, key_of
 _K = tf.keras.backend
 
 
-def _callbacks_of_fit() -> List[Any]:
-    return _fit_agreement.callbacks_of_fit(tf.keras.callbacks.CallbackList)
+def _agreed_callbacks() -> List[Any]:
+    """The callbacks of the fit, of which those that decide are on all ranks, and decide alike."""
+    callbacks = _fit_agreement.callbacks_of_fit(tf.keras.callbacks.CallbackList)
+    _fit_agreement.check_callbacks(callbacks, _ON_ALL_RANKS)
+    _fit_agreement.end_together(callbacks, tf.keras.callbacks.TerminateOnNaN, lambda _: _TerminateOnAnyNaN())
+    return list(callbacks)
+
+
+class _TerminateOnAnyNaN(tf.keras.callbacks.Callback):
+    """Ends the fit on all ranks at the same batch. A rank that ended it alone would leave the others waiting for its gradients."""
+
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if _fit_agreement.is_lost_anywhere((logs or {}).get("loss", 0.0)):
+            print(f"Batch {batch}: invalid loss on one process at least, terminating training", flush=True)
+            self.model.stop_training = True
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
@@ -40,7 +53,20 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
         if not self.broadcast_done:
-            _fit_agreement.check_callbacks(_callbacks_of_fit(), _ON_ALL_RANKS)
+            callbacks = _agreed_callbacks()
+            self._check_backups(callbacks)
+
+    @staticmethod
+    def _check_backups(callbacks: List[Any]) -> None:
+        """ValueError where BackupAndRestore, which makes fit begin at a later epoch, is not on all ranks: those that have it
+        would end before the others."""
+        kind = getattr(tf.keras.callbacks, "BackupAndRestore", ())
+        told = _arrays.allgather_object(any(isinstance(callback, kind) for callback in callbacks), "broadcast_callback.backup")
+        if any(told) and not all(told):
+            raise ValueError(
+                f"only rank {told.index(True)} has the callback BackupAndRestore, and would begin at another epoch than the others "
+                "when it restores; give it to all ranks, each with a folder of its own, or use Keras 3, where one rank is enough"
+            )
 
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if self.broadcast_done:
@@ -62,8 +88,7 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
         self._average = _fit_agreement.MetricAverage()
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        callbacks = _callbacks_of_fit()
-        _fit_agreement.check_callbacks(callbacks, _ON_ALL_RANKS)
+        callbacks = _agreed_callbacks()
         _fit_agreement.warn_of_order(callbacks, self, _DECIDING)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
@@ -99,8 +124,12 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         steps_per_epoch: Optional[int] = None,
     ) -> None:
         super().__init__()
+        _old_keras.check_rate("LearningRateScheduleCallback", None if isinstance(initial_lr, int) else initial_lr, "multiplier")
         if multiplier is None:
-            raise ValueError("Parameter `multiplier` is required: a number, or a function of the epoch")
+            raise ValueError(
+                "Parameter `multiplier` is required: a number, or a function of the epoch; since Horovod 0.20 it comes after "
+                "initial_lr, so write multiplier=..."
+            )
         self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
         self._follows_optimizer = initial_lr is None
         self.staircase, self.momentum_correction, self.steps_per_epoch = staircase, momentum_correction, steps_per_epoch
@@ -173,6 +202,8 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         steps_per_epoch: Optional[int] = None,
         verbose: int = 0,
     ) -> None:
+        _old_keras.check_rate("LearningRateWarmupCallback", initial_lr, "warmup_epochs")
+
         def multiplier(epoch: float) -> float:
             epoch += 1.0 / self.steps_per_epoch  # round numbers at the end of each epoch
             size = basics.size()
@@ -190,7 +221,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
 _ON_ALL_RANKS = (
     tf.keras.callbacks.EarlyStopping, tf.keras.callbacks.LearningRateScheduler, tf.keras.callbacks.ReduceLROnPlateau,
-    tf.keras.callbacks.TerminateOnNaN, BroadcastGlobalVariablesCallback, LearningRateScheduleCallback,
+    tf.keras.callbacks.TerminateOnNaN, _TerminateOnAnyNaN, BroadcastGlobalVariablesCallback, LearningRateScheduleCallback,
     LearningRateWarmupCallback, MetricAverageCallback,
 )  # fmt: skip
 

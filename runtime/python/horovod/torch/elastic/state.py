@@ -206,13 +206,15 @@ _handler_registry: List[Tuple[type, type]] = [
 
 def get_handler_registry() -> List[Tuple[type, type]]:
     """Returns pairs of a type and the StateHandler for its objects; the first that fits is used. Where none fits, an object
-    with state_dict and load_state_dict has a StateDictHandler."""
-    return list(_handler_registry)
+    with state_dict and load_state_dict has a StateDictHandler. It is the list itself, as Horovod's, since programs add
+    their own to it."""
+    return _handler_registry
 
 
 def set_handler_registry(registry: List[Tuple[type, type]]) -> None:
     """Replaces the registry, for TorchStates that are made from now on."""
-    _handler_registry[:] = registry
+    global _handler_registry
+    _handler_registry = registry
 
 
 def _has_state_dict(value: Any) -> bool:

@@ -40,4 +40,11 @@ class LogCallback(keras.callbacks.Callback):
 
 
 def _told(logs: Optional[Dict[str, Any]]) -> str:
-    return ", ".join(f"{name}={float(value):.6g}" for name, value in (logs or {}).items())
+    return ", ".join(f"{name}={_text(value)}" for name, value in (logs or {}).items())
+
+
+def _text(value: Any) -> str:
+    try:
+        return f"{float(value):.6g}"
+    except (TypeError, ValueError):  # a metric with a value for each class
+        return str(value)

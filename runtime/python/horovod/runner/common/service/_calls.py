@@ -4,6 +4,7 @@ A connection carries one call. The server begins with a random number, which the
 answer covers the request's. So nobody without the key can call, answer, or use again what somebody else has sent.
 """
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -12,6 +13,7 @@ import socket
 import socketserver
 import struct
 import threading
+import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from horovod.runner.common.util.timeout import TimeoutException
@@ -22,6 +24,8 @@ _LIMIT = 64 * 1024
 _MAC_BYTES = 32
 # The time in seconds to connect, or to receive a message that has begun or is due.
 _PATIENCE_S = 30.0
+# At most so many callers that have not proven themselves are heard at a time. Each of them has a thread.
+_MOST_UNPROVEN = 512
 _ERRORS = {kind.__name__: kind for kind in (IndexError, ValueError, TimeoutException, RuntimeError)}
 
 
@@ -32,9 +36,11 @@ def _proof(key: bytes, what: bytes, *parts: bytes) -> bytes:
     return mac.digest()
 
 
-def _receive(connection: socket.socket, size: int) -> bytes:
+def _receive(connection: socket.socket, size: int, until: float) -> bytes:
+    """TimeoutError at `until`, by the monotonic clock: one who sends a byte now and then has no more time than others."""
     data = b""
     while len(data) < size:
+        connection.settimeout(max(until - time.monotonic(), 0.001))
         more = connection.recv(size - len(data))
         if not more:
             raise ConnectionError("the other side closed the connection")
@@ -46,11 +52,11 @@ def _send_message(connection: socket.socket, proof: bytes, payload: bytes) -> No
     connection.sendall(struct.pack("!I", len(payload)) + proof + payload)
 
 
-def _receive_message(connection: socket.socket) -> Tuple[bytes, bytes]:
-    (size,) = struct.unpack("!I", _receive(connection, 4))
+def _receive_message(connection: socket.socket, until: float) -> Tuple[bytes, bytes]:
+    (size,) = struct.unpack("!I", _receive(connection, 4, until))
     if size > _LIMIT:
         raise ConnectionError(f"a message of {size} bytes, more than the {_LIMIT} that are allowed")
-    return _receive(connection, _MAC_BYTES), _receive(connection, size)
+    return _receive(connection, _MAC_BYTES, until), _receive(connection, size, until)
 
 
 class _Handler(socketserver.BaseRequestHandler):
@@ -66,9 +72,11 @@ class _Handler(socketserver.BaseRequestHandler):
     def _answer(self) -> None:
         number = secrets.token_bytes(_MAC_BYTES)
         self.request.sendall(number)
-        proof, payload = _receive_message(self.request)
+        proof, payload = _receive_message(self.request, time.monotonic() + _PATIENCE_S)
         if not hmac.compare_digest(proof, _proof(self.server.key, b"call", number, payload)):
             return
+        self.server.note_proven(self.request)
+        self.request.settimeout(_PATIENCE_S)
         call = json.loads(payload)
         try:
             answer = {"result": self.server.functions[call["function"]](*call["arguments"])}
@@ -89,6 +97,7 @@ class Server(socketserver.ThreadingTCPServer):
         self.functions, self.key = functions, key
         self._interfaces = _interface_addresses(None if nics is None else set(nics))
         self._open_calls = 0
+        self._unproven: Dict[Any, None] = {}  # their connections, the oldest first
         self._changed = threading.Condition()
         only_loopback = all(address.startswith("127.") for address in self._interfaces.values())
         super().__init__(("127.0.0.1" if only_loopback else "", 0), _Handler)
@@ -102,9 +111,24 @@ class Server(socketserver.ThreadingTCPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._changed:
             self._open_calls += 1
+            if len(self._unproven) >= _MOST_UNPROVEN:
+                self._hang_up(next(iter(self._unproven)))
+            self._unproven[request] = None
         super().process_request(request, client_address)
 
+    def _hang_up(self, stranger: Any) -> None:
+        """Its thread sees the end, and closes the connection."""
+        del self._unproven[stranger]
+        with contextlib.suppress(OSError):  # it has left meanwhile
+            stranger.shutdown(socket.SHUT_RDWR)
+
+    def note_proven(self, request: Any) -> None:
+        with self._changed:
+            self._unproven.pop(request, None)
+
     def shutdown_request(self, request: Any) -> None:
+        with self._changed:
+            self._unproven.pop(request, None)
         super().shutdown_request(request)
         with self._changed:
             self._open_calls -= 1
@@ -157,11 +181,10 @@ class Caller:
     def _call_at(self, place: Tuple[str, int], payload: bytes, takes_s: float) -> Dict[str, Any]:
         with socket.create_connection(place, _PATIENCE_S) as connection:
             own = connection.getsockname()[0]
-            number = _receive(connection, _MAC_BYTES)
+            number = _receive(connection, _MAC_BYTES, time.monotonic() + _PATIENCE_S)
             proof = _proof(self._key, b"call", number, payload)
             _send_message(connection, proof, payload)
-            connection.settimeout(takes_s + _PATIENCE_S)
-            answer_proof, answer = _receive_message(connection)
+            answer_proof, answer = _receive_message(connection, time.monotonic() + takes_s + _PATIENCE_S)
         if not hmac.compare_digest(answer_proof, _proof(self._key, b"answer", proof, answer)):
             raise ConnectionError("the answer does not come from a process with this key")
         self.own_address = own
