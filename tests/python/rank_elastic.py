@@ -10,6 +10,9 @@ import signal
 import subprocess
 import sys
 
+if sys.argv[1] != "parallel":  # DistributedDataParallel wants torch._dynamo
+    import without_dynamo  # noqa: F401
+
 import torch
 import torch.distributed as dist
 from rank_side import report

@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 
+import without_dynamo  # noqa: F401
+
 import torch
 from rank_side import report
 

@@ -10,6 +10,8 @@ import random
 import sys
 import time
 
+import without_dynamo  # noqa: F401
+
 import torch
 
 import horovod.torch as hvd

@@ -22,6 +22,7 @@ import traceback
 
 try:
     import torch  # the point of it
+    import torch._dynamo  # by the first optimizer of each rank else, for as long as torch itself takes
 except ImportError:  # an environment with other frameworks alone (scripts/fronts-versions)
     torch = None
 

@@ -9,6 +9,8 @@ import os
 import sys
 import time
 
+import without_dynamo  # noqa: F401
+
 import torch
 from holdings import holdings
 
