@@ -111,7 +111,8 @@ Result<std::string> file_of(const JobRecord& job, const ServiceOptions& options)
 // ShownFile prints one file, as soon as the job says where it is.
 class ShownFile {
  public:
-  ShownFile(std::string name, int out) : name_(std::move(name)), out_(out) {}
+  ShownFile(std::string name, int out, bool may_be_written_elsewhere = false)
+      : name_(std::move(name)), out_(out), may_be_written_elsewhere_(may_be_written_elsewhere) {}
 
   Result<void> look(const std::string& path, FolderWatch& watch, bool tells) {
     if (!path.empty() && (!follower_ || follower_->path() != path)) {
@@ -125,6 +126,10 @@ class ShownFile {
     if (follower_) {
       HVD_TRY(follower_->copy_new(out_));
     }
+    // A folder that is made later wakes nobody, and neither does another machine that writes to a shared one.
+    if (follower_ && (!is_watched_ || may_be_written_elsewhere_)) {
+      watch.look_soon();
+    }
     if (tells && !has_found() && !has_told_) {
       has_told_ = true;
       std::cerr << "hvdrun: The file \"" << shown_text(name_) << "\" not found. Waiting for the job to generate it.\n";
@@ -137,6 +142,7 @@ class ShownFile {
  private:
   const std::string name_;
   const int out_;
+  const bool may_be_written_elsewhere_;
   std::optional<FileFollower> follower_;
   bool is_watched_ = false;
   bool has_told_ = false;
@@ -195,7 +201,7 @@ Result<int> show_log(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY_ASSIGN(const std::string name, options.rank >= 0 ? Result<std::string>("rank " + std::to_string(options.rank))
                                                            : file_name_of(begun, options));
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
-  ShownFile shown(name, STDOUT_FILENO);
+  ShownFile shown(name, STDOUT_FILENO, options.directory != "stdouterr");
   const auto look = [&](const JobRecord& job) -> Result<void> {
     HVD_TRY_ASSIGN(const std::string path, file_of(job, options));
     return shown.look(path, watch, options.follow && !has_ended(job.state));

@@ -98,7 +98,7 @@ nlohmann::ordered_json file_json(const CliOptions& options, const launch::JobRun
   }
   json["container"] = run.job.container ? run.job.container->image : "";
   json["containerEngine"] = launch::container_word(run.options.container);
-  json["preparation"] = run.job.preparation;
+  json["preparation"] = masked(run.job.preparation, options.job.hidden);
   launch::JobTexts before("<made at start>");
   before.add(launch::set_up_script(run, facts, 0, before).value());
   json["setUp"] = masked(before.joined(), options.job.hidden);

@@ -15,6 +15,7 @@
 #include "cli/options/job_file_settings.h"
 #include "cli/options/job_settings.h"
 #include "cli/service_commands.h"
+#include "launcher/logs/rank_files.h"
 #include "launcher/process/own_process.h"
 #include "launcher/service/granted_nodes.h"
 #include "launcher/service/supervisor.h"
@@ -52,11 +53,6 @@ std::string last_words(const std::string& file) {
   return from == 0 ? words : words.substr(std::min(words.find('\n'), words.size() - 1) + 1);
 }
 
-std::string rank_folder(const std::string& run, int rank, int size) {
-  const std::string digits = std::to_string(rank);
-  return run + "/rank." + std::string(std::to_string(size - 1).size() - digits.size(), '0') + digits;
-}
-
 class SupervisedJob final : public FileJobObserver {
  public:
   SupervisedJob(ServicePlace& place, JobRecord record) : place_(place), record_(std::move(record)) {}
@@ -79,7 +75,7 @@ class SupervisedJob final : public FileJobObserver {
     std::vector<std::string> files;
     for (int rank = 0; rank < run.layout.size(); ++rank) {
       files.push_back(options_.job.output_dir.empty() ? directory + "/" + process_file(run, rank, false)
-                                                      : rank_folder(own, rank, first_size_) + "/stdout");
+                                                      : own + "/" + rank_folder(rank, first_size_) + "/stdout");
     }
     return place_.store.set_output(record_.id, directory, files);
   }

@@ -12,10 +12,6 @@
 namespace hvd::cli {
 namespace {
 
-bool is_given(const Flags& flags, const char* name) {
-  return std::find(flags.given.begin(), flags.given.end(), name) != flags.given.end();
-}
-
 void take(std::string& flag, const std::string& value) {
   flag = flag.empty() ? value : flag;
 }
@@ -89,10 +85,10 @@ Result<void> apply_cluster(const launch::Cluster& cluster, const launch::HostLis
   if (!flags.start_timeout_s) {
     flags.start_timeout_s = defaults.start_timeout_s;
   }
-  if (!is_given(flags, "reconnect-timeout")) {
+  if (!flags.has("reconnect-timeout")) {
     flags.reconnect_timeout_s = defaults.reconnect_timeout_s.value_or(flags.reconnect_timeout_s);
   }
-  if (!is_given(flags, "grace")) {
+  if (!flags.has("grace")) {
     flags.grace_s = defaults.grace_s.value_or(flags.grace_s);
   }
   return {};

@@ -37,6 +37,11 @@ bool says_unknown(const Error& error) {
   return error.message().find("Invalid job id") != std::string::npos;
 }
 
+bool is_still_there(const std::optional<SlurmWord>& said) {
+  const SlurmState state = said ? state_of(*said) : SlurmState::kFailed;
+  return state == SlurmState::kPending || state == SlurmState::kRunning;
+}
+
 // Asks about a job that squeue does not show, or shows as ended; nothing: Slurm does not know it any more. An error: it
 // cannot be asked now.
 Result<std::optional<SlurmWord>> last_word_of(const JobRecord& job) {
@@ -46,11 +51,14 @@ Result<std::optional<SlurmWord>> last_word_of(const JobRecord& job) {
     return said;
   }
   const auto answer = answer_of({"sacct", "-n", "-X", "-P", "-o", "JobID,State,ExitCode", "-j", number});
-  if (auto said = answer.ok() ? read_sacct(answer.value()) : std::nullopt) {
+  const bool is_forgotten = !shown.ok() && says_unknown(shown.error());
+  auto said = answer.ok() ? read_sacct(answer.value()) : std::nullopt;
+  // Accounting that has missed a job's end says for ever that it runs.
+  if (said && !(is_forgotten && is_still_there(said))) {
     return said;
   }
-  return shown.ok() || says_unknown(shown.error()) ? Result<std::optional<SlurmWord>>(std::nullopt)
-                                                   : Result<std::optional<SlurmWord>>(shown.error());
+  return shown.ok() || is_forgotten ? Result<std::optional<SlurmWord>>(std::nullopt)
+                                    : Result<std::optional<SlurmWord>>(shown.error());
 }
 
 void set_nodes(JobRecord& job, const std::string& names) {
@@ -86,11 +94,6 @@ void end_record(JobRecord& job, const std::optional<SlurmWord>& said) {
                                                      : "Slurm knows the job no more, and hvdrun left no exit code"
                                      : "Slurm says " + word;
   }
-}
-
-bool is_still_there(const std::optional<SlurmWord>& said) {
-  const SlurmState state = said ? state_of(*said) : SlurmState::kFailed;
-  return state == SlurmState::kPending || state == SlurmState::kRunning;
 }
 
 // Its submission was ended before Slurm had said the job's number; or Slurm, which counts anew, has given the number to

@@ -24,7 +24,7 @@ EDGES = {
             "launcher/ssh", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/state", "launcher/run", "launcher/steps", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     # The commands that ask a running job.
-    "cli/live": ["cli", "cli/options", "launcher/live", "launcher/samples", "launcher/stacks", "launcher/status", "launcher/state", "launcher/service", "launcher/wire", BASE],
+    "cli/live": ["cli", "cli/options", "launcher/live", "launcher/process", "launcher/samples", "launcher/stacks", "launcher/status", "launcher/state", "launcher/service", "launcher/wire", BASE],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/state", "launcher/process", "runtime/bench", "runtime/rendezvous", IO, BASE],
     # Words become settings.
     "cli/foreign": [BASE],

@@ -113,6 +113,7 @@ MpirunWay way_of_mpirun(std::string agent, std::string args, const std::vector<s
   MpirunWay way;
   way.rsh = is_usual ? "ssh -o BatchMode=yes" : command.value;
   way.rsh += words.value.empty() ? "" : " " + words.value;
+  way.is_ssh = is_usual;
   way.told_by = is_usual ? "" : command.told_by;
   if (!words.value.empty()) {
     add_to_list(way.told_by, words.told_by, " and ");

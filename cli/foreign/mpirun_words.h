@@ -24,6 +24,7 @@ struct MpirunWay {
   std::string rsh;         // a command, as --rsh has it; empty: SSH
   std::string ssh_port{};  // of SSH then; empty: the usual one
   std::string told_by{};   // the variables or options that say so; empty: none does
+  bool is_ssh = false;     // the command is the usual ssh, with more words
 };
 
 // `agent` and `args`: values of Open MPI's plm_rsh_agent and plm_rsh_args in the command line; empty: not given. Then

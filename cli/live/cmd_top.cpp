@@ -3,13 +3,17 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/live/live_jobs.h"
+#include "launcher/process/other_process.h"
 #include "launcher/state/exit_codes.h"
 #include "launcher/status/top_text.h"
+#include "runtime/base/fd.h"
 
 namespace hvd::cli {
 namespace {
@@ -62,18 +66,35 @@ class TopScreen {
 }  // namespace
 
 Result<int> show_top(const TopOptions& options) {
-  HVD_TRY_ASSIGN(const launch::FoundJob found, find_running_job(options.job));
+  HVD_TRY_ASSIGN(launch::FoundJob found, find_running_job(options.job));
+  const std::string id = found.job.id;
   HVD_TRY_ASSIGN(launch::LiveAnswer answer, launch::LiveAnswer::ask(found.socket, launch::LiveMessage::kAskStatus, ""));
+  Fd hvdrun;  // not open: it is of another pid namespace, and its number means nothing here
+  if (answer.pid() == found.job.pid) {
+    HVD_TRY_ASSIGN(hvdrun, launch::open_process(found.job.pid));
+  }
   TopScreen screen(options);
   for (bool has_shown = false;; has_shown = true) {
     auto part = answer.next(Deadline::after(kAnswerTime));
     if (!part.ok()) {
-      const bool has_ended = part.error().code() == Code::kLostPeer;
-      if (has_ended && has_shown) {
-        std::cerr << "hvdrun: job " << found.job.id << " has ended\n";
+      const bool is_gone = part.error().code() == Code::kLostPeer;
+      std::optional<launch::FoundJob> again;
+      if (is_gone && hvdrun.is_open()) {
+        HVD_TRY_ASSIGN(again, find_again(found, hvdrun));
+      }
+      if (again) {
+        found = *std::move(again);
+        // A short step may be over by now; then the old answer is at its end still, and the next one is looked for.
+        if (auto asked = launch::LiveAnswer::ask(found.socket, launch::LiveMessage::kAskStatus, ""); asked.ok()) {
+          answer = std::move(asked).value();
+        }
+        continue;
+      }
+      if (is_gone && has_shown) {
+        std::cerr << "hvdrun: job " << id << " has ended\n";
         return 0;
       }
-      return Error(has_ended ? Code::kNotFound : part.error().code(), "top: " + part.error().message());
+      return Error(is_gone ? Code::kNotFound : part.error().code(), "top: " + part.error().message());
     }
     if (!part.value()) {
       return 0;

@@ -1,5 +1,7 @@
 #include "cli/live/live_jobs.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -31,6 +33,22 @@ Result<FoundJob> find_running_job(const std::string& reference) {
     return found.job.uuid == uuid;
   });
   return choose_job(jobs, is_submitted ? uuid : reference);
+}
+
+Result<std::optional<FoundJob>> find_again(const FoundJob& job, const Fd& hvdrun) {
+  constexpr int kLookEveryMs = 200;
+  for (;;) {
+    pollfd ended{hvdrun.get(), POLLIN, 0};
+    if (::poll(&ended, 1, kLookEveryMs) > 0) {
+      return std::optional<FoundJob>();
+    }
+    HVD_TRY_ASSIGN(const std::vector<FoundJob> jobs, running_jobs(LiveFolder::of(own_environment())));
+    const auto found =
+        std::find_if(jobs.begin(), jobs.end(), [&job](const FoundJob& other) { return other.job.pid == job.job.pid; });
+    if (found != jobs.end()) {
+      return std::optional(*found);
+    }
+  }
 }
 
 }  // namespace hvd::cli

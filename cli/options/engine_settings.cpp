@@ -1,6 +1,7 @@
 #include "cli/options/engine_settings.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -174,6 +175,21 @@ Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
   return {};
 }
 
+namespace {
+
+// Adds a word to the command of ssh where all other hosts have something for it. A host without would get ours in the
+// place of what SSH's configuration says; and of a word that is there already ssh takes the first.
+void add_places(launch::JobSpec& job, const std::string& word, const char* place,
+                const std::function<bool(const launch::HostSpec&)>& has) {
+  const auto needs_none = [&has](const launch::HostSpec& host) { return launch::is_here(host) || has(host); };
+  if (std::any_of(job.hosts.begin(), job.hosts.end(), has) &&
+      std::all_of(job.hosts.begin(), job.hosts.end(), needs_none) && job.rsh_command.find(word) == std::string::npos) {
+    job.rsh_command += word + " " + place;
+  }
+}
+
+}  // namespace
+
 Result<std::string> apply_mpirun_way(const Flags& flags, launch::JobSpec& job) {
   const MpirunWay way = mpirun_way(flags, job);
   const bool is_said = !job.rsh_command.empty() || job.ssh_port != 0;
@@ -188,16 +204,29 @@ Result<std::string> apply_mpirun_way(const Flags& flags, launch::JobSpec& job) {
   }
   job.ssh_port = *port;
   job.rsh_command = way.rsh;
+  if (way.is_ssh) {
+    add_places(job, " -l", "{user}", [](const launch::HostSpec& host) { return !host.user.empty(); });
+    add_places(job, " -p", "{port}", [](const launch::HostSpec& host) { return host.port != 0; });
+  }
   return way.told_by;
 }
+
+namespace {
+
+// True when the job's command is that of the way, perhaps with the user and port of its hosts.
+bool is_rsh_of(const MpirunWay& way, const std::string& command) {
+  return command == way.rsh || (way.is_ssh && command.starts_with(way.rsh + " -"));
+}
+
+}  // namespace
 
 std::string mpirun_way_notice(const Flags& flags, const launch::JobSpec& job) {
   const MpirunWay way = mpirun_way(flags, job);
   if (way.told_by.empty() && (!flags.plm_rsh_agent.empty() || !flags.plm_rsh_args.empty())) {
     return "-mca plm_rsh_agent and plm_rsh_args have no effect here: hosts are reached otherwise (hvdrun help mpi)";
   }
-  const bool is_taken = !way.told_by.empty() &&
-                        (way.rsh.empty() ? std::to_string(job.ssh_port) == way.ssh_port : job.rsh_command == way.rsh);
+  const bool is_taken = !way.told_by.empty() && (way.rsh.empty() ? std::to_string(job.ssh_port) == way.ssh_port
+                                                                 : is_rsh_of(way, job.rsh_command));
   return is_taken ? "other hosts are reached by '" + (way.rsh.empty() ? "ssh -p " + way.ssh_port : way.rsh) + "' (" +
                         way.told_by + "); --launcher ssh leaves that aside"
                   : "";

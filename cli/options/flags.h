@@ -2,6 +2,7 @@
 // anything else.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -79,6 +80,8 @@ struct Flags {
   std::string plm_rsh_agent;        // of mpirun's -mca
   std::string plm_rsh_args;         // the same
   int driver_fd = -1;               // for --launcher spark
+  std::string unkept_variable;      // its value begins what is kept in no file; empty: nothing does
+  int parent = 0;                   // hvdrun ends with this process, which has started it; 0: it does not
   int nodes = 0;                    // this and those below: for --launcher kubernetes
   int agent_port = 4711;
   std::string key_file;
@@ -116,6 +119,11 @@ struct Flags {
   std::int64_t bench_warmup = 5;
   std::string tune;
   std::vector<std::string> plots;
+
+  // True when the user has given this option, be it with its default value. The name is the long one, without dashes.
+  [[nodiscard]] bool has(const char* option) const {
+    return std::find(given.begin(), given.end(), option) != given.end();
+  }
 };
 
 }  // namespace hvd::cli

@@ -117,11 +117,11 @@ Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobS
     }
     file.name = flags.job_name;
   }
-  if (job.timeout == Duration::zero()) {
+  if (job.timeout == Duration::zero() && !flags.has("timeout")) {
     job.timeout = file.timeout;
     job.timeout_setting = file.timeout_setting();
   }
-  if (!file.gpus.empty() && flags.gpus == "local") {
+  if (!file.gpus.empty() && flags.gpus == "local" && !flags.has("gpus")) {
     job.gpus = gpu_mode_of(file.gpus);
   }
   job.argv = {"bash"};

@@ -535,6 +535,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.gather = flags.gather;
   HVD_TRY_ASSIGN(job.shown_ranks, shown_ranks_of(flags));
   job.timestamps = flags.timestamps;
+  job.unkept = flags.unkept_variable.empty() ? "" : launch::value_in(job.environment, flags.unkept_variable);
   job.metrics_file = flags.metrics_file;
   HVD_TRY_ASSIGN(job.metrics_place, metrics_place_of(flags));
   job.sync_dir = flags.sync;
@@ -569,13 +570,14 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   }
   if (job.launcher == launch::LauncherKind::kMpi) {
     HVD_TRY(apply_mpi(flags, job));
-  } else if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && flags.rsh.empty()) {
+  } else if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && *rsh != '\0' && flags.rsh.empty()) {
     job.rsh_command = rsh;
   }
   HVD_TRY_ASSIGN(const std::string told_by, apply_mpirun_way(flags, job));
   if (!job.rsh_command.empty()) {
     if (const auto checked = check_rsh(job); !checked.ok()) {
-      return told_by.empty() ? checked.error() : checked.error().with_context(told_by);
+      const std::string from = flags.rsh.empty() && told_by.empty() ? "HVD_RSH" : told_by;
+      return from.empty() ? checked.error() : checked.error().with_context(from);
     }
   }
   HVD_TRY(apply_elastic(flags, job));

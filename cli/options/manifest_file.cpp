@@ -66,14 +66,14 @@ Result<std::vector<std::string>> take_job_file_for_pods(Flags& flags) {
   flags.command = {"bash", "-c", std::move(text)};
   flags.job_file.clear();
   std::vector<std::string> words = {"--np=" + std::to_string(flags.np)};
-  if (flags.timeout_s == 0 && file.timeout > Duration::zero()) {
+  if (flags.timeout_s == 0 && !flags.has("timeout") && file.timeout > Duration::zero()) {
     words.push_back("--timeout=" +
                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(file.timeout).count()));
   }
-  if (flags.gpus == "local" && !file.gpus.empty()) {
+  if (flags.gpus == "local" && !flags.has("gpus") && !file.gpus.empty()) {
     words.push_back("--gpus=" + file.gpus);
   }
-  if (flags.timeout_s == 0 && file.timeout > Duration::zero()) {
+  if (flags.timeout_s == 0 && !flags.has("timeout") && file.timeout > Duration::zero()) {
     words.push_back("--setting-of-timeout=" + file.timeout_setting());
   }
   return words;

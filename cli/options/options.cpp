@@ -478,12 +478,13 @@ Result<CliOptions> parse_command_line(std::vector<std::string> words) {
   }
   options.json = flags.json;
   options.status_file = flags.status_file;
+  options.parent = flags.parent;
+  note_given(app, flags);
   HVD_TRY_ASSIGN(const bool is_batch, is_for_slurm(options.command, flags));
   if (is_batch) {
     options.batch_words = words_for_batch(app, flags);
   }
   if (is_batch || is_submit || !flags.cluster.empty()) {
-    note_given(app, flags);
     options.flags = std::move(flags);
     return options;
   }
@@ -505,10 +506,15 @@ Result<CliOptions> parse_command_line(std::vector<std::string> words) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
   HVD_TRY(check_one_program(flags.command));
-  if (options.command == Command::kPlan && (!flags.host_discovery_script.empty() || flags.watch_hostfile)) {
+  const bool is_of_named_hosts =
+      options.command == Command::kPlan || options.command == Command::kCheck || options.command == Command::kBench;
+  if (is_of_named_hosts && (!flags.host_discovery_script.empty() || flags.watch_hostfile)) {
     return Error(Code::kInvalid,
-                 "plan runs no discovery of hosts; name those that there are at the beginning with -H, without "
-                 "--host-discovery-script and --watch-hostfile");
+                 std::string(options.command == Command::kPlan    ? "plan"
+                             : options.command == Command::kCheck ? "check"
+                                                                  : "bench") +
+                     " runs no discovery of hosts; name those that there are at the beginning with -H, without "
+                     "--host-discovery-script and --watch-hostfile");
   }
   HVD_TRY_ASSIGN(options.job, make_job(flags));
   options.notices = notices_of(flags, options.job);

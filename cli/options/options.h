@@ -65,6 +65,7 @@ struct CliOptions {
   // kSubmit and kPlan for a job of Slurm's: the words that hvdrun gets there, but for the job file
   std::optional<std::vector<std::string>> batch_words;
   std::string status_file;   // gets the exit code at the end; empty: none
+  int parent = 0;            // kRun: the process that hvdrun ends with; 0: none
   ServiceOptions service;    // kService
   JoinOptions join;          // kJoin
   StacksOptions stacks;      // kStacks

@@ -82,6 +82,9 @@ void CheckRunner::open_sessions() {
 void CheckRunner::on_ready(int node, const ReadyMessage& ready) {
   NodeSession& session = *sessions_[static_cast<std::size_t>(node)];
   CheckedHost& checked = host(node);
+  if (checked.error) {
+    return;  // it comes after --start-timeout, and was told as one that does not answer
+  }
   checked.ready = ready;
   checked.opened = session.opened();
   checked.reach_time = loop_.now() - began_;

@@ -32,7 +32,10 @@ void find_unreached(const CheckResult& result, Findings& findings) {
     Finding finding;
     finding.subject = was_ready ? Subject::kAgent : Subject::kReach;
     finding.is_problem = true;
-    finding.exit_code = was_ready ? exit_code::kNodeLost : exit_code::kUnreachable;
+    // As the job's: a host that is there and cannot take part keeps the ranks from being started.
+    finding.exit_code = !was_ready                                 ? exit_code::kUnreachable
+                        : checked.error->code() == Code::kResource ? exit_code::kStartFailed
+                                                                   : exit_code::kNodeLost;
     finding.hosts = {static_cast<int>(host)};
     finding.what = message.compare(0, prefix.size(), prefix) == 0 ? message : prefix + message;
     findings.push_back(std::move(finding));

@@ -121,19 +121,20 @@ struct JobSpec {
   bool json_events = false;  // hvdrun's own messages are printed as events for programs
   bool gather = false;       // equal lines of several ranks are shown as one
   bool timestamps = false;
-  std::array<bool, 2> color{};                         // colours the tags of standard output, of standard error
-  bool live = false;                                   // show rows that are redrawn, on a terminal
-  bool answers = false;                                // somebody may answer on standard input, so questions are shown
-  std::string output_dir;                              // empty: the ranks' output is not kept
-  std::string page;                                    // the file of the job's page; empty: none
-  std::string spans;                                   // the file of its spans; empty: none
-  std::string trace_parent;                            // TRACEPARENT: the span in which hvdrun was started
-  OutputRotation output_rotation;                      // for each of its files
-  std::vector<std::string> labels;                     // shown in the ranks' tags; empty: their numbers
-  bool shows_ranks = true;                             // what they print also goes to the console
-  ShownRanks shown_ranks;                              // the ranks of which it does
-  std::vector<std::string> hidden;                     // texts that are masked in all that is shown or kept
-  std::string kept_dir;                                // where the files of a job file's job are; empty: nowhere
+  std::array<bool, 2> color{};      // colours the tags of standard output, of standard error
+  bool live = false;                // show rows that are redrawn, on a terminal
+  bool answers = false;             // somebody may answer on standard input, so questions are shown
+  std::string output_dir;           // empty: the ranks' output is not kept
+  std::string page;                 // the file of the job's page; empty: none
+  std::string spans;                // the file of its spans; empty: none
+  std::string trace_parent;         // TRACEPARENT: the span in which hvdrun was started
+  OutputRotation output_rotation;   // for each of its files
+  std::vector<std::string> labels;  // shown in the ranks' tags; empty: their numbers
+  bool shows_ranks = true;          // what they print also goes to the console
+  ShownRanks shown_ranks;           // the ranks of which it does
+  std::vector<std::string> hidden;  // texts that are masked in all that is shown or kept
+  std::string unkept;               // what ranks print from this text on is kept in no file; empty: all is
+  std::string kept_dir;             // where the files of a job file's job are; empty: nowhere
   std::vector<std::array<std::string, 2>> kept_files;  // [rank][is_error] names in it; ranks may share one
   std::string metrics_file;                            // where the job's metrics are kept; empty: nowhere
   MetricsPlace metrics_place;                          // where they can be asked for

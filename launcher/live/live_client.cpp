@@ -138,6 +138,11 @@ Result<LiveAnswer> LiveAnswer::ask(const std::string& socket, LiveMessage questi
   return LiveAnswer(std::move(connection));
 }
 
+int LiveAnswer::pid() const {
+  const auto pid = peer_pid(connection_.get());
+  return pid.ok() ? pid.value() : 0;
+}
+
 Result<std::optional<Frame>> LiveAnswer::next(Deadline deadline) {
   for (;;) {
     HVD_TRY_ASSIGN(std::optional<Frame> frame, decoder_.next());

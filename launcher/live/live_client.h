@@ -41,6 +41,8 @@ class LiveAnswer {
   Result<std::optional<Frame>> next(Deadline deadline);
   // Readable when next() has something to do.
   [[nodiscard]] int fd() const { return connection_.get(); }
+  // Returns the number that the hvdrun has here which answers; 0: it is of a pid namespace that is not seen from here.
+  [[nodiscard]] int pid() const;
 
  private:
   explicit LiveAnswer(Fd connection) : connection_(std::move(connection)) {}

@@ -157,13 +157,23 @@ void LogMux::take_shown(int rank, bool is_error, std::string_view bytes, bool is
   } else {
     print({&rank, 1}, is_error, is_plain ? bytes : line);
   }
-  for (const Kept& kept : kept_) {
-    const std::string tag = kept.has_tags ? own_tag : "";
-    const std::string before = options_.timestamps && kept.has_tags ? stamp() + tag : tag;
-    kept.files->write(rank, is_error, before, before.empty() ? bytes : line);
+  const auto unkept = is_error || options_.unkept.empty() ? std::string_view::npos : bytes.find(options_.unkept);
+  if (unkept == std::string_view::npos) {
+    keep(rank, is_error, bytes, line);
+  } else if (unkept > 0) {
+    const std::string begun = std::string(bytes.substr(0, unkept)) + "\n";
+    keep(rank, is_error, begun, begun);
   }
   if (is_error) {
     ranks_[static_cast<std::size_t>(rank)].tail.add(line, shown_ == shown_before ? 0 : shown_);
+  }
+}
+
+void LogMux::keep(int rank, bool is_error, std::string_view bytes, std::string_view line) {
+  for (const Kept& kept : kept_) {
+    const std::string tag = kept.has_tags ? tags_.of(rank, is_error) : "";
+    const std::string before = options_.timestamps && kept.has_tags ? stamp() + tag : tag;
+    kept.files->write(rank, is_error, before, before.empty() ? bytes : line);
   }
 }
 

@@ -46,6 +46,8 @@ struct LogMuxOptions {
   // False for a rank whose output goes to files alone. Without this function all ranks are shown.
   std::function<bool(int rank)> is_rank_shown{};
   ConsoleFds console{};
+  // What a line of standard output has from this text on goes to no file; empty: all of it does.
+  std::string unkept{};
 
   [[nodiscard]] bool shows(int rank) const { return shows_ranks && (!is_rank_shown || is_rank_shown(rank)); }
 };
@@ -138,6 +140,8 @@ class LogMux {
   // Returns the line with hidden texts replaced.
   [[nodiscard]] std::string masked(std::string_view line) const;
   void take_shown(int rank, bool is_error, std::string_view line, bool is_last);
+  // Writes it to the files: the bytes as they are, or where there is something before them, as a whole line.
+  void keep(int rank, bool is_error, std::string_view bytes, std::string_view line);
   void update_bar_with_partial(int rank, bool is_error);
   // Sets the rows that the next flush draws. They are drawn again whenever lines have taken their place.
   void show_below(const std::vector<ProgressRows::Row>& rows);

@@ -28,12 +28,6 @@ Result<Fd> open_file(const std::string& path, int how) {
   return fd;
 }
 
-std::string padded(int rank, int size) {
-  const std::string digits = std::to_string(rank);
-  const std::size_t width = std::to_string(size - 1).size();
-  return std::string(width - std::min(width, digits.size()), '0') + digits;
-}
-
 std::string old_name(const std::string& path, int number) {
   return path + "." + std::to_string(number);
 }
@@ -68,6 +62,13 @@ std::string_view first_line(std::string_view text) {
 RankFiles::RankFiles(RankFilesOptions options, OnFailed on_failed)
     : options_(std::move(options)), on_failed_(std::move(on_failed)) {}
 
+std::string rank_folder(int rank, int named_for) {
+  const std::string digits = std::to_string(rank);
+  const std::size_t width = std::to_string(named_for - 1).size();
+  return "rank." + std::string(width - std::min(width, digits.size()), '0') +
+         digits;  // ranks that joined may need more
+}
+
 Result<std::unique_ptr<RankFiles>> RankFiles::create(RankFilesOptions options, int size, OnFailed on_failed) {
   std::unique_ptr<RankFiles> files(new RankFiles(std::move(options), std::move(on_failed)));
   files->width_ = files->options_.named_for > 0 ? files->options_.named_for : size;
@@ -80,7 +81,7 @@ Result<void> RankFiles::add_ranks(int count) {
   const int end = static_cast<int>(of_ranks_.size()) + count;
   for (int rank = static_cast<int>(of_ranks_.size()); rank < end; ++rank) {
     const auto& names = options_.names;
-    const std::string folder = names.empty() ? "rank." + padded(rank, width_) + "/" : "";
+    const std::string folder = names.empty() ? rank_folder(rank, width_) + "/" : "";
     const std::array<std::string, 2> own = names.empty()
                                                ? std::array<std::string, 2>{folder + "stdout", folder + "stderr"}
                                                : names[std::min(static_cast<std::size_t>(rank), names.size() - 1)];

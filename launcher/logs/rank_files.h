@@ -34,6 +34,9 @@ struct RankFilesOptions {
   int named_for = 0;  // names of folders have the digits for so many ranks; 0: for those that there are
 };
 
+// Returns the name of a rank's folder, with the digits for `named_for` ranks: "rank.03".
+std::string rank_folder(int rank, int named_for);
+
 class RankFiles {
  public:
   using OnFailed = std::function<void(const Error&)>;  // called from flush() or write(), at most once

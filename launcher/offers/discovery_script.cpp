@@ -101,14 +101,15 @@ void DiscoveryScript::take(std::string_view printed) {
   if (!offered.ok()) {
     return fail(offered.error().message());
   }
+  if (!is_stopped_ && known_ != offered.value().hosts) {
+    known_ = offered.value().hosts;
+    handlers_.on_hosts(*known_);
+  }
+  // After the hosts: before any are known, trouble ends the start.
   if (offered.value().notes.empty()) {
     told_.clear();
   } else {
     tell(offered.value().notes.front());
-  }
-  if (!is_stopped_ && known_ != offered.value().hosts) {
-    known_ = std::move(offered).value().hosts;
-    handlers_.on_hosts(*known_);
   }
 }
 

@@ -55,10 +55,6 @@ void HostUpdates::look() {
   if (!there) {
     return;
   }
-  if (HostUse use = sink_.use(); use != use_) {
-    use_ = std::move(use);
-    source_.note_use(use_);
-  }
   if (const std::vector<int> leaving = offers_.leaving(*there); leaving != leaving_) {
     tell_leaving(*there, leaving);
     leaving_ = leaving;
@@ -66,6 +62,11 @@ void HostUpdates::look() {
   }
   for (const JoiningRanks& ranks : offers_.joining(*there, loop_.now())) {
     sink_.join(ranks);
+  }
+  // A host is in use as soon as it is told to join, so that nobody else gets it while its ranks are being started.
+  if (HostUse use = sink_.use(); use != use_) {
+    use_ = std::move(use);
+    source_.note_use(use_);
   }
   loop_.cancel(std::exchange(return_timer_, 0));
   if (const auto next = offers_.next_return(loop_.now())) {

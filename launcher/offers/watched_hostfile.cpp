@@ -60,12 +60,13 @@ void WatchedHostfile::look() {
   if (!offered.ok()) {
     return handlers_.on_trouble(with_outcome(offered.error().message(), known_ || handlers_.has_hosts));
   }
-  if (!offered.value().notes.empty()) {
-    handlers_.on_trouble(offered.value().notes.front());
-  }
-  if (timer_ != 0 && known_ != offered.value().hosts) {
-    known_ = std::move(offered).value().hosts;
+  if (known_ != offered.value().hosts) {
+    known_ = offered.value().hosts;
     handlers_.on_hosts(*known_);
+  }
+  // After the hosts: before any are known, trouble ends the start.
+  if (timer_ != 0 && !offered.value().notes.empty()) {
+    handlers_.on_trouble(offered.value().notes.front());
   }
 }
 

@@ -97,11 +97,11 @@ KillCounter counter_in(const CgroupMount& mount, std::string path, const std::st
   if (mount.root != "/" && path.starts_with(mount.root)) {
     path.erase(0, mount.root.size());
   }
-  for (;;) {
+  for (bool is_above = false;; is_above = true) {
     const std::string folder = root + mount.point + (path == "/" ? "" : path);
-    for (const KillCounter& counter :
-         {KillCounter{folder + "/memory.events", "oom_kill"}, KillCounter{folder + "/memory.oom_control", "oom_kill"},
-          KillCounter{folder + "/memory.failcnt", ""}}) {
+    for (const KillCounter& counter : {KillCounter{folder + "/memory.events", "oom_kill", is_above},
+                                       KillCounter{folder + "/memory.oom_control", "oom_kill", is_above},
+                                       KillCounter{folder + "/memory.failcnt", "", is_above}}) {
       if (counter.read()) {
         return counter;
       }
@@ -221,6 +221,9 @@ bool OomWatch::take(const KillCounter& counter, std::optional<std::uint64_t>& se
 }
 
 bool OomWatch::is_shared() const {
+  if (sources_.cgroup.is_above) {
+    return true;
+  }
   const std::set<pid_t> now = processes_in(sources_.processes);
   return std::any_of(first_.begin(), first_.end(), [&now](pid_t pid) { return !now.contains(pid); }) ||
          std::any_of(now.begin(), now.end(),

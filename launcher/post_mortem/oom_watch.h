@@ -24,6 +24,7 @@ namespace hvd::launch {
 struct KillCounter {
   std::string file;
   std::string name;
+  bool is_above = false;  // it counts for a cgroup above this process's own, which may have others' processes
 
   [[nodiscard]] std::optional<std::uint64_t> read() const;
 };

@@ -78,6 +78,10 @@ Child::~Child() {
   if (is_reaped_ || pid_ <= 0) {
     return;
   }
+  if (has_exited_) {  // and its output was still awaited
+    reap();
+    return;
+  }
   if (end_signal_ != 0) {
     signal(end_signal_);
   }
@@ -251,7 +255,11 @@ void Child::forget() {
 
 void Child::end(Duration patience) {
   forget();
-  if (has_exited_ || kill_timer_ != 0) {
+  if (has_exited_) {
+    reap();  // and end what it has left, whose output was still awaited
+    return;
+  }
+  if (kill_timer_ != 0) {
     return;
   }
   signal(SIGTERM);

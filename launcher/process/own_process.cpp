@@ -1,6 +1,9 @@
 #include "launcher/process/own_process.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -38,6 +41,17 @@ std::string parent_name() {
   std::string name;
   std::getline(file, name);
   return name;
+}
+
+Result<void> end_with_parent(int parent) {
+  if (::prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) {
+    return Error::from_errno("prctl(PR_SET_PDEATHSIG)");
+  }
+  // A shell between the two is told of no end; that is as if nobody had asked.
+  if (::getppid() != parent && ::kill(parent, 0) != 0 && errno == ESRCH) {
+    return Error(Code::kCancelled, "the program that started hvdrun is gone (process " + std::to_string(parent) + ")");
+  }
+  return {};
 }
 
 Result<Fd> take_standard_input() {

@@ -18,6 +18,10 @@ std::string own_processor();
 // Returns the name of the program that has started this one, as `ps -o comm` has it; empty: it is not told.
 std::string parent_name();
 
+// From now on this process gets SIGTERM when the thread that has started it ends, however that happens. Returns an
+// error when there is no process `parent` any more, which has started it. Thread: any.
+Result<void> end_with_parent(int parent);
+
 // Takes standard input over: returns a descriptor for it, and puts /dev/null in its place. So programs that are started
 // later do not inherit it, and its writer learns when this descriptor is closed. Thread: one, before others read it.
 Result<Fd> take_standard_input();

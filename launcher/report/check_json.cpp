@@ -97,11 +97,22 @@ Json host_json(const CheckedHost& host) {
   json["cores"] = host.ready->cores.size();
   json["clock_offset_seconds"] = host.clock ? Json(seconds_of(host.clock->offset)) : Json();
   json["clock_uncertainty_seconds"] = host.clock ? Json(seconds_of(host.clock->uncertainty)) : Json();
+  // What the host has not told in time is null, so that programs find the same names for each host.
+  Json untold;
   if (host.system) {
     add_system(json, *host.system);
+  } else {
+    add_system(untold, SystemSurvey());
   }
   if (host.software && host.software->error.empty()) {
     add_software(json, *host.software);
+  } else {
+    add_software(untold, SoftwareSurvey());
+  }
+  for (const auto& [name, value] : untold.items()) {
+    if (!json.contains(name)) {
+      json[name] = nullptr;
+    }
   }
   return json;
 }

@@ -56,20 +56,27 @@ Lines StepReporter::on(const JobNews& news) {
 }
 
 Lines StepReporter::lines_of(const news::AllReady& all) {
-  for (const NodePlan& node : placement_.nodes) {
-    memory_.say(node.index, "Executing '" + words_.name + "' on " + node.host.name);
-  }
+  say_to_each([this](const std::string& host) { return "Executing '" + words_.name + "' on " + host; });
   return held(inner_->on(all));
 }
 
+void StepReporter::say_to_each(const std::function<std::string(const std::string& host)>& text) {
+  std::set<int> told;
+  for (const NodePlan& agent : agents_.nodes) {
+    if (const int node = node_at(agent.index); told.insert(node).second) {
+      memory_.say(node, text(agent.host.name));
+    }
+  }
+}
+
 Lines StepReporter::lines_of(const news::NodeAway& gone) {
-  memory_.say(gone.node, "The connection to " + host_of(gone.node) + " broke: " + gone.why.message());
+  memory_.say(node_at(gone.node), "The connection to " + host_of(gone.node) + " broke: " + gone.why.message());
   return inner_->on(gone);
 }
 
 Lines StepReporter::lines_of(const news::NodeLost& lost) {
-  memory_.note_lost(lost.node);
-  memory_.say(lost.node, host_of(lost.node) + " was lost: " + lost.why.message());
+  memory_.note_lost(node_at(lost.node));
+  memory_.say(node_at(lost.node), host_of(lost.node) + " was lost: " + lost.why.message());
   return held(inner_->on(lost));
 }
 
@@ -80,9 +87,11 @@ Lines StepReporter::lines_of(const news::GenerationFormed& formed) {
   return inner_->on(formed);
 }
 
-// Each step connects to the nodes again and gets the same notes about it, so repeated ones are dropped.
+// Each step connects to the nodes again and gets the same notes about it, so those of an earlier step are dropped.
 Lines StepReporter::lines_of(const Note& note) {
-  return memory_.is_new(std::to_string(note.node) + note.text) ? inner_->on(note) : Lines();
+  const std::string text = std::to_string(note.node) + note.text;
+  notes_.insert(text);
+  return memory_.is_new(text) ? inner_->on(note) : Lines();
 }
 
 Lines StepReporter::lines_of(const news::RankStarted& started) {
@@ -99,7 +108,7 @@ Lines StepReporter::lines_of(const news::RankEnded& ended) {
   if (words_.is_per_node) {
     memory_.say(node, "'" + (is_early(ended.status) ? words_.early_name : words_.name) + "' " +
                           (ended.status.is_success() ? "succeeded on " : "failed (" + ended.status.text() + ") on ") +
-                          host_of(node));
+                          host_of(agent_of(ended.rank)));
   } else {
     memory_.say(node, "Rank " + std::to_string(ended.rank) + " " + ended.status.text());
   }
@@ -136,7 +145,7 @@ Lines StepReporter::lines_of(const Failure& failure) {
   if (rank >= 0 && words_.is_per_node) {
     const std::string& code = is_early(failure.status) ? words_.early_code : words_.failed_code;
     const std::string& name = is_early(failure.status) ? words_.early_name : words_.name;
-    told.cause.lines = {code + (code.empty() ? "" : ": ") + name + " on " + host_of(node_of(rank)) + " " +
+    told.cause.lines = {code + (code.empty() ? "" : ": ") + name + " on " + host_of(agent_of(rank)) + " " +
                         failure.status.text()};
   }
   const Lines said = inner_->on(told);
@@ -145,11 +154,17 @@ Lines StepReporter::lines_of(const Failure& failure) {
 }
 
 Lines StepReporter::lines_of(const news::Ended& ended) {
-  if (!words_.is_per_node) {
-    for (const NodePlan& node : placement_.nodes) {
-      memory_.say(node.index, "'" + words_.name + "' " + (ended.state.cause() ? "failed" : "succeeded") +
-                                  " with exit code " + std::to_string(ended.state.exit_code()));
+  // A node that has not said in time that its ranks have ended is lost, and no news said so.
+  for (const int agent : ready_) {
+    if (ended.state.is_lost(agent)) {
+      memory_.note_lost(node_at(agent));
     }
+  }
+  if (!words_.is_per_node) {
+    say_to_each([&](const std::string& /*host*/) {
+      return "'" + words_.name + "' " + (ended.state.cause() ? "failed" : "succeeded") + " with exit code " +
+             std::to_string(ended.state.exit_code());
+    });
   }
   return held(inner_->on(news::Ended{ended.state, ended.took, words_.is_per_node}));
 }

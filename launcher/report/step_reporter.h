@@ -40,8 +40,9 @@ class StepMemory {
   [[nodiscard]] bool has_begun() const { return has_begun_; }
   // A node has joined, whose number follows those that are known.
   void add_node(const std::string& file) { files_.push_back(file); }
-  // Returns false when another step has reported the same.
-  bool is_new(const std::string& text) { return said_.insert(text).second; }
+  // Returns false when an earlier step has reported the same.
+  [[nodiscard]] bool is_new(const std::string& text) const { return !said_.contains(text); }
+  void note_said(std::set<std::string> texts) { said_.merge(std::move(texts)); }
   // Returns what could not be written, once; empty: nothing.
   std::string failure();
 
@@ -66,12 +67,20 @@ struct StepWords {
   int early_exit = 0;
   bool is_silent = false;    // print nothing unless the step fails
   bool is_per_node = false;  // its ranks are nodes, and messages call them so
+  // The node of each agent, where nodes have several (under mpirun one for each rank); empty: an agent's number is its
+  // node's.
+  std::vector<int> node_of_agent{};
 };
 
 class StepReporter final : public JobReporter {
  public:
-  StepReporter(std::unique_ptr<JobReporter> inner, const Placement& placement, StepMemory& memory, StepWords words)
-      : inner_(std::move(inner)), placement_(placement), memory_(memory), words_(std::move(words)) {}
+  // `agents` counts agents as nodes, as the news do.
+  StepReporter(std::unique_ptr<JobReporter> inner, const Placement& agents, StepMemory& memory, StepWords words)
+      : inner_(std::move(inner)), agents_(agents), memory_(memory), words_(std::move(words)) {}
+
+  ~StepReporter() override { memory_.note_said(std::move(notes_)); }
+  StepReporter(const StepReporter&) = delete;
+  StepReporter& operator=(const StepReporter&) = delete;
 
   Lines on(const JobNews& news) override;
   [[nodiscard]] std::string status() const override { return inner_->status(); }
@@ -89,7 +98,10 @@ class StepReporter final : public JobReporter {
   Lines lines_of(const Failure& failure);
   Lines lines_of(const news::Ended& ended);
   Lines lines_of(const news::Begun& begun) { return held(inner_->on(begun)); }
-  Lines lines_of(const news::NodeReady& ready) { return held(inner_->on(ready)); }
+  Lines lines_of(const news::NodeReady& ready) {
+    ready_.insert(ready.node);
+    return held(inner_->on(ready));
+  }
   template <typename Other>
   Lines lines_of(const Other& news) {
     return inner_->on(news);
@@ -100,17 +112,25 @@ class StepReporter final : public JobReporter {
   [[nodiscard]] bool is_early(const ExitStatus& status) const {
     return words_.early_exit != 0 && status.shell_code() == words_.early_exit;
   }
-  [[nodiscard]] int node_of(int rank) const { return placement_.node_of(rank).index; }
-  [[nodiscard]] const std::string& host_of(int node) const {
-    return placement_.nodes[static_cast<std::size_t>(node)].host.name;
+  [[nodiscard]] int node_at(int agent) const {
+    return words_.node_of_agent.empty() ? agent : words_.node_of_agent[static_cast<std::size_t>(agent)];
   }
+  [[nodiscard]] int agent_of(int rank) const { return agents_.node_of(rank).index; }
+  [[nodiscard]] int node_of(int rank) const { return node_at(agent_of(rank)); }
+  [[nodiscard]] const std::string& host_of(int agent) const {
+    return agents_.nodes[static_cast<std::size_t>(agent)].host.name;
+  }
+  // Writes a text, which may name the host, into each node's log.
+  void say_to_each(const std::function<std::string(const std::string& host)>& text);
 
   const std::unique_ptr<JobReporter> inner_;
-  const Placement& placement_;
+  const Placement& agents_;
   StepMemory& memory_;
   const StepWords words_;
   Lines held_;
   bool has_failed_ = false;
+  std::set<int> ready_;          // agents
+  std::set<std::string> notes_;  // of this step
 };
 
 }  // namespace hvd::launch

@@ -99,12 +99,13 @@ Result<void> EngineJobs::set_number(JobRecord& job, const std::string& number) {
   const auto set = [&]() -> Result<void> {
     HVD_TRY(database_.change("UPDATE engine_job SET engine_job = engine_job || ? || uuid WHERE engine_job = ?",
                              {std::string(1, kUnnumbered), numbered}));
+    job.engine_job = numbered;
+    // Somebody may have taken a submission that took long for one that had ended.
+    HVD_TRY(update(job));
     HVD_TRY(database_.change("UPDATE engine_job SET engine_job = ? WHERE uuid = ?", {numbered, job.uuid}));
     return {};
   };
-  HVD_TRY(database_.in_transaction(set));
-  job.engine_job = numbered;
-  return {};
+  return database_.in_transaction(set);
 }
 
 Result<std::vector<JobRecord>> EngineJobs::all() {

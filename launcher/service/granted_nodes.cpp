@@ -36,7 +36,9 @@ void GrantedNodes::start(Handlers handlers) {
     auto id = loop_.watch(watch_->fd(), EPOLLIN, [this](std::uint32_t) {
       watch_->take_news();
       was_woken_ = true;
-      look_in(Duration::zero());
+      if (!is_to_retry_) {  // else the attempt itself wakes this job again and again
+        look_in(Duration::zero());
+      }
     });
     watch_id_ = id.ok() ? id.value() : 0;
   }
@@ -73,12 +75,13 @@ void GrantedNodes::look() {
   if (!next.ok() && std::exchange(told_, next.error().message()) != next.error().message()) {
     handlers_.on_trouble("which nodes the job has cannot be read: " + told_);
   }
-  Duration wait = next.ok() ? next.value() : Duration(kRetryAfter);
+  Duration wait = next.ok() && !is_to_retry_ ? next.value() : Duration(kRetryAfter);
   wait = watch_id_ == 0 ? std::min<Duration>(wait, kPollWithoutWatch) : wait;
   look_in(was_woken ? std::min<Duration>(wait, kLookOnceMore) : wait);
 }
 
 Result<Duration> GrantedNodes::update() {
+  is_to_retry_ = false;
   HVD_TRY_ASSIGN(JobRecord own, store_.job(job_));
   if (own.state != ExecutionState::kRunning) {
     return Duration(kLongestSleep);
@@ -86,7 +89,7 @@ Result<Duration> GrantedNodes::update() {
   const auto count = [&own] { return static_cast<int>(own.nodes.size()); };
   if (count() < own.max_nodes) {
     // Who else would find that a job with nodes for us has died? Where it cannot be helped, this job goes on.
-    static_cast<void>(recover(dir_, store_));
+    is_to_retry_ = !recover(dir_, store_).ok();
     HVD_TRY_ASSIGN(const bool may_grow, store_.is_turn(job_));
     if (may_grow) {
       HVD_TRY(store_.grow(job_));

@@ -44,6 +44,7 @@ class GrantedNodes final : public HostSource {
   TimerId timer_ = 0;
   bool is_on_ = false;
   bool was_woken_ = false;
+  bool is_to_retry_ = false;    // a job whose supervisor has died could not be helped
   std::optional<HostUse> use_;  // nothing: not known yet, and no node is given back
   HostList known_;
   std::string told_;  // the last trouble

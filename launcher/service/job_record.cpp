@@ -204,7 +204,11 @@ std::string properties_json(const JobRun& run) {
       job.container ? Json({{"imageSourceRegistry", {{"image", job.container->image}}}}) : Json();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(job.timeout).count();
   json["constraints"] = {{"maxWallClockTime", seconds > 0 ? Json("PT" + std::to_string(seconds) + "S") : Json()}};
-  mask(json, job.hidden);
+  // The longest first, since one may begin another.
+  std::vector<std::string> hidden = job.hidden;
+  std::sort(hidden.begin(), hidden.end(),
+            [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
+  mask(json, hidden);
   return dump(json);
 }
 

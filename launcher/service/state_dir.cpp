@@ -192,7 +192,7 @@ Result<void> FolderWatch::add(const std::string& folder) {
 }
 
 bool FolderWatch::wait(Duration longest) {
-  if (!fd_.is_open()) {
+  if (std::exchange(is_to_look_soon_, false) || !fd_.is_open()) {
     longest = std::min<Duration>(longest, kWithoutWatch);
   }
   if (was_woken_) {

@@ -65,6 +65,8 @@ class FolderWatch {
   // true before that. When this user can have no more inotify watches, it returns every few seconds instead. One second
   // after a wake-up it returns once more, for what was only about to happen then.
   bool wait(Duration longest);
+  // Makes the next wait() return after seconds at the most: something may change that cannot be watched.
+  void look_soon() { is_to_look_soon_ = true; }
   // For loops, which wait themselves until the descriptor can be read, and then take the news; -1: there is none.
   [[nodiscard]] int fd() const { return fd_.get(); }
   void take_news();
@@ -74,6 +76,7 @@ class FolderWatch {
 
   Fd fd_;  // closed: this user has all the inotify watches that the kernel allows
   bool was_woken_ = false;
+  bool is_to_look_soon_ = false;
 };
 
 }  // namespace hvd::launch

@@ -117,14 +117,13 @@ struct Turn {
   bool is_over = false;
   std::optional<JobRecord> job;
   Duration wait = kLongestWait;
+  bool has_failed = false;  // a neighbour could not be helped, and will be tried again
 };
 
 Result<Turn> ask_for_turn(const StateDir& dir, JobStore& store, std::int64_t id, const Claimant& claimant) {
   Turn turn;
-  // A neighbour whose supervisor cannot be started is tried again soon, and does not keep this job from its turn.
-  if (!look_after_neighbours(dir, store, id).ok()) {
-    turn.wait = kAfterError;
-  }
+  // A neighbour whose supervisor cannot be started does not keep this job from its turn.
+  turn.has_failed = !look_after_neighbours(dir, store, id).ok();
   const auto own = store.job(id);
   if (!own.ok()) {
     turn.is_over = own.error().code() == Code::kNotFound;
@@ -212,7 +211,12 @@ Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, JobStore& st
     if (turn.value().is_over || turn.value().job) {
       return std::move(turn).value().job;
     }
-    watch.wait(turn.value().wait);
+    if (turn.value().has_failed) {
+      // The attempt has closed a file in the folder, so that the watch would return at once, here and everywhere.
+      std::this_thread::sleep_for(std::min(turn.value().wait, kAfterError));
+    } else {
+      watch.wait(turn.value().wait);
+    }
   }
 }
 

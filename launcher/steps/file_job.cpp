@@ -277,6 +277,11 @@ class FileJob {
     const auto programs = [this](const JobView& view) { return programs_of(run_, facts_, view); };
     StepWords words;
     words.name = "job";
+    if (spec.launcher == LauncherKind::kMpi) {  // whose jobs never grow
+      for (const NodePlan& agent : agents_of(spec, ranks_).nodes) {
+        words.node_of_agent.push_back(ranks_.node_of(agent.ranks.front().rank).index);
+      }
+    }
     JobStep step{spec, ranks_, programs, reporter_with(memory, words)};
     step.late_programs = [this, &memory](const Placement& placement, const std::map<int, NodeView>& views, int node,
                                          StartMessage& start) { join(placement, views, node, memory, start); };
@@ -439,8 +444,8 @@ class FileJob {
 
   static std::function<std::unique_ptr<JobReporter>(std::unique_ptr<JobReporter>, const Placement&)> reporter_with(
       StepMemory& memory, const StepWords& words) {
-    return [&memory, words](std::unique_ptr<JobReporter> inner, const Placement& placement) {
-      return std::make_unique<StepReporter>(std::move(inner), placement, memory, words);
+    return [&memory, words](std::unique_ptr<JobReporter> inner, const Placement& agents) {
+      return std::make_unique<StepReporter>(std::move(inner), agents, memory, words);
     };
   }
 

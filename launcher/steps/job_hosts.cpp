@@ -34,7 +34,7 @@ Result<HostList> await_hosts_of(const JobSpec& job) {
   const std::unique_ptr<HostSource> source = host_source_of(*loop, job);
   const int least = job.size > 0 ? job.size : job.least_ranks;
   return await_first_hosts(*loop, *source, least, job.elastic_timeout,
-                           [](const std::string& line) { write_error_line("hvdrun: " + line); });
+                           [&job](const std::string& line) { say_unless_quiet(job, line); });
 }
 
 }  // namespace hvd::launch

@@ -73,14 +73,21 @@ Result<int> run_step(const JobStep& step) {
     }
   };
   HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
-  HVD_TRY_ASSIGN(const std::unique_ptr<Gang> gang, gang_of(*loop, job, step.placement, *log));
+  const auto say_of_gang = [&runner, &job](const std::string& text) {
+    if (runner == nullptr) {
+      say(job, text);
+    } else {
+      runner->say(line_of(job, text));
+    }
+  };
+  HVD_TRY_ASSIGN(const std::unique_ptr<Gang> gang, gang_of(*loop, job, step.placement, *log, say_of_gang));
   if (gang != nullptr) {
     gathering = gang.get();
     const auto gathered = gang->gather();
     gathering = nullptr;
     if (!gathered.ok()) {
       note_requeue(signal_while_gathering == SIGTERM || signal_while_gathering == SIGUSR1);
-      return report_no_gang(gathered.error(), signal_while_gathering);
+      return report_no_gang(job, gathered.error(), signal_while_gathering);
     }
   }
   Placement placement = gang != nullptr ? gang->placement() : step.placement;

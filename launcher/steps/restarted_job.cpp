@@ -97,7 +97,7 @@ Result<void> RestartedJob::place_again(JobRestarts& restarts) {
   wanted.least = job_.least_ranks;
   wanted.patience = source != nullptr ? job_.elastic_timeout : Duration::zero();
   const auto enough = await_seats(*loop, source.get(), restarts.offers(), wanted,
-                                  [](const std::string& line) { write_error_line("hvdrun: " + line); });
+                                  [this](const std::string& line) { say_unless_quiet(job_, line); });
   if (stopped_by_ != 0) {
     return Error(Code::kCancelled, "hvdrun got " + signal_name(stopped_by_));
   }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "launcher/engines/slurm.h"
 #include "launcher/engines/spark_gang.h"
 #include "launcher/engines/step_gang.h"
+#include "launcher/report/json_reporter.h"
 #include "launcher/state/exit_codes.h"
 #include "launcher/steps/step_log.h"
 #include "launcher/transport/transport_choice.h"
@@ -47,8 +49,8 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
   return setup;
 }
 
-Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log) {
-  const auto say = [](const std::string& line) { write_error_line("hvdrun: " + line); };
+Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log,
+                                      const std::function<void(const std::string&)>& say) {
   switch (job.launcher) {
     case LauncherKind::kSlurm:
       return StepGang::create(loop, job, slurm_step(), placement, log, say);
@@ -66,13 +68,20 @@ Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const
   return std::unique_ptr<Gang>();
 }
 
-int report_no_gang(const Error& why, int signo) {
-  write_error_line("hvdrun: the ranks could not be started: " + why.message());
-  return signo != 0                                                         ? 128 + signo
-         : why.code() == Code::kInvalid                                     ? exit_code::kUsage
-         : why.code() == Code::kTimeout || why.code() == Code::kUnreachable ? exit_code::kUnreachable
-         : why.code() == Code::kLostPeer                                    ? exit_code::kNodeLost
-                                                                            : exit_code::kStartFailed;
+int report_no_gang(const JobSpec& job, const Error& why, int signo) {
+  const int code = signo != 0                                                         ? 128 + signo
+                   : why.code() == Code::kInvalid                                     ? exit_code::kUsage
+                   : why.code() == Code::kTimeout || why.code() == Code::kUnreachable ? exit_code::kUnreachable
+                   : why.code() == Code::kLostPeer                                    ? exit_code::kNodeLost
+                                                                                      : exit_code::kStartFailed;
+  if (!job.json_events) {
+    write_error_line("hvdrun: the ranks could not be started: " + why.message());
+    return code;
+  }
+  for (const std::string& event : json_refusal(why, code, std::chrono::system_clock::now)) {
+    write_error_line(event);
+  }
+  return code;
 }
 
 }  // namespace hvd::launch

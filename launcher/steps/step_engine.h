@@ -1,7 +1,9 @@
 // These functions start the engine or the gang of a step whose agents another launcher starts.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "launcher/engines/engine.h"
 #include "launcher/engines/gang.h"
@@ -27,10 +29,12 @@ bool has_only_local_hosts(const Placement& placement);
 Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log);
 
 // Starts the gang of a job whose agents an engine starts, with the placement known only then; null: it has none.
-Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log);
+// `say` gets texts for the user, also while the job runs.
+Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log,
+                                      const std::function<void(const std::string&)>& say);
 
 // Reports why no rank of a job with a gang could be started, and returns hvdrun's exit code, as for any job that does
 // not start. `signo` is the signal that ended the start; 0: none has.
-int report_no_gang(const Error& why, int signo);
+int report_no_gang(const JobSpec& job, const Error& why, int signo);
 
 }  // namespace hvd::launch

@@ -37,9 +37,18 @@ void write_error_line(std::string_view line) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
+std::string line_of(const JobSpec& job, const std::string& text) {
+  return job.json_events ? json_log_line(LogLevel::kWarning, text, std::chrono::system_clock::now) : "hvdrun: " + text;
+}
+
 void say(const JobSpec& job, const std::string& text) {
-  write_error_line(job.json_events ? json_log_line(LogLevel::kWarning, text, std::chrono::system_clock::now)
-                                   : "hvdrun: " + text);
+  write_error_line(line_of(job, text));
+}
+
+void say_unless_quiet(const JobSpec& job, const std::string& text) {
+  if (!job.quiet) {
+    say(job, text);
+  }
 }
 
 std::unique_ptr<Log> log_of(const JobSpec& job, std::function<void(std::string_view)> write) {

@@ -17,8 +17,13 @@ namespace hvd::launch {
 // Writes to standard error where there is no job yet, or no longer one.
 void write_error_line(std::string_view line);
 
-// Says something where the job has no reporter: in words, or as an event.
+// Returns a text of hvdrun's as a line of the job's: in words, or as an event.
+std::string line_of(const JobSpec& job, const std::string& text);
+// Says something where the job has no reporter.
 void say(const JobSpec& job, const std::string& text);
+
+// The same, where the job is told to be quiet: nothing.
+void say_unless_quiet(const JobSpec& job, const std::string& text);
 
 // Diagnostics as the job wants them. `write` gets complete lines, without a newline.
 std::unique_ptr<Log> log_of(const JobSpec& job, std::function<void(std::string_view)> write);

@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -14,16 +17,32 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::size_t kMostReason = 1000;  // bytes of a node's text
-constexpr std::size_t kMostLost = 10;      // files that are named, one by one, before their node's results end
-constexpr const char* kPart = ".hvdrun-part";
-constexpr mode_t kFolderMode = 0777;  // as the umask allows, like the ranks' output
+constexpr std::size_t kMostReason = 1000;           // bytes of a node's text
+constexpr std::size_t kMostLost = 10;               // files that are named, one by one, before their node's results end
+constexpr std::string_view kPart = ".hvdrun-part";  // how names of files begin of which not all has come
+constexpr auto kOldPart = std::chrono::hours(1);    // that nobody has written to for so long is left of somebody killed
+constexpr mode_t kFolderMode = 0777;                // as the umask allows, like the ranks' output
 
 Result<void> make_folder(const std::string& path) {
   if (::mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) {
     return Error::from_errno("--sync-back: " + path);
   }
   return {};
+}
+
+// Removes what is left of those who were killed. A part's own time is its file's, so the time of its last change of any
+// kind counts, which nobody can set.
+void remove_old_parts(const std::string& folder) {
+  std::error_code failed;
+  std::filesystem::directory_iterator entry(folder, failed);
+  for (const std::filesystem::directory_iterator end; !failed && entry != end; entry.increment(failed)) {
+    struct stat status{};
+    const std::string path = entry->path();
+    if (entry->path().filename().string().starts_with(kPart) && ::lstat(path.c_str(), &status) == 0 &&
+        std::chrono::system_clock::now() - std::chrono::system_clock::from_time_t(status.st_ctim.tv_sec) > kOldPart) {
+      ::unlink(path.c_str());
+    }
+  }
 }
 
 // Whatever a node says, this ends: it could go on for ever.
@@ -41,11 +60,13 @@ Result<void> ResultKeeper::on_message(int number, const std::string& name, Agent
   Node& node = nodes_[number];
   Result<void> done;
   if (!node.has_failed) {
-    done = type == AgentMessage::kResultList ? on_list(node, name, body) : on_bytes(number, node, body);
+    done = type == AgentMessage::kResultList ? on_list(number, node, name, body) : on_bytes(number, node, body);
   }
+  const bool fails = !done.ok() && done.error().code() != Code::kProtocol;
+  node.has_failed = node.has_failed || fails;
+  node.ends = node.has_failed ? ResultCredit::kNothing : node.ends;
   sink_.send(number, AgentMessage::kResultCredit, ResultCredit{body.size(), std::exchange(node.ends, {})}.encode());
-  if (!done.ok() && done.error().code() != Code::kProtocol) {
-    node.has_failed = true;
+  if (fails) {
     node.writer.reset();
     sink_.on_failed(number, done.error());
     return {};
@@ -53,7 +74,7 @@ Result<void> ResultKeeper::on_message(int number, const std::string& name, Agent
   return done;
 }
 
-Result<void> ResultKeeper::on_list(Node& node, const std::string& name, std::string_view body) {
+Result<void> ResultKeeper::on_list(int number, Node& node, const std::string& name, std::string_view body) {
   HVD_TRY_ASSIGN(TreeList list, TreeList::decode(body));
   if (!list.is_last || list.entries.empty() || node.is_dropping ||
       (node.writer != nullptr && !node.writer->has_all())) {
@@ -64,12 +85,16 @@ Result<void> ResultKeeper::on_list(Node& node, const std::string& name, std::str
   }
   HVD_TRY(take_room(node.room, list.entries.size() * kFileWorth));
   node.writer = std::make_unique<TreeWriter>(
-      TreeWriter::Place{node.folder.get(), node.path, node.folder.get(), kPart}, TreeIndex(),
+      TreeWriter::Place{node.folder.get(), node.path, node.folder.get(), node.part}, TreeIndex(),
       std::make_shared<const std::vector<TreeEntry>>(std::move(list.entries)), TreeWriter::Way::kAsUmask);
   for (;;) {
-    HVD_TRY_ASSIGN(const bool is_prepared, node.writer->prepare());
-    if (is_prepared) {
+    const auto is_prepared = node.writer->prepare();
+    if (is_prepared.ok() && is_prepared.value()) {
       return {};
+    }
+    if (!is_prepared.ok()) {
+      HVD_TRY(count_lost(node, is_prepared.error()));
+      sink_.on_missed(number, is_prepared.error());
     }
   }
 }
@@ -82,6 +107,10 @@ Result<void> ResultKeeper::open_folder(Node& node, const std::string& name) {
   if (!node.folder.is_open()) {
     return Error::from_errno("--sync-back: " + node.path);
   }
+  if (!names_.contains(name)) {
+    remove_old_parts(node.path);
+  }
+  node.part = std::string(kPart) + "-" + tag_of_writer();
   // So much at most, whatever a node says: it could go on for ever. A file that is lost may have filled the disk
   // before.
   struct statvfs disk{};
@@ -130,10 +159,14 @@ Result<void> ResultKeeper::on_piece(int number, Node& node, const FilePiece& pie
   return {};
 }
 
+Result<void> ResultKeeper::count_lost(Node& node, const Error& why) {
+  return ++node.lost > kMostLost
+             ? Error(why.code(), why.message() + "; neither could " + counted(kMostLost, "file") + " before")
+             : Result<void>();
+}
+
 Result<void> ResultKeeper::lose_file(int number, Node& node, bool has_ended, const Error& why) {
-  if (++node.lost > kMostLost) {
-    return Error(why.code(), why.message() + "; neither could " + counted(kMostLost, "file") + " before");
-  }
+  HVD_TRY(count_lost(node, why));
   node.writer->skip();
   sink_.on_missed(number, why);
   if (!has_ended) {

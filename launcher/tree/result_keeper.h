@@ -47,6 +47,7 @@ class ResultKeeper {
   struct Node {
     Fd folder;  // not open: no list has come
     std::string path;
+    std::string part;  // the name of a file there until all of it has come; others may write there too
     std::unique_ptr<TreeWriter> writer;  // null: no list has come
     std::uint64_t room = 0;              // that it has not used up yet
     std::uint64_t ended = 0;             // files of which all has come, or no more comes
@@ -57,9 +58,11 @@ class ResultKeeper {
   };
 
   Result<void> open_folder(Node& node, const std::string& name);
-  Result<void> on_list(Node& node, const std::string& name, std::string_view body);
+  Result<void> on_list(int number, Node& node, const std::string& name, std::string_view body);
   Result<void> on_bytes(int number, Node& node, std::string_view body);
   Result<void> on_piece(int number, Node& node, const FilePiece& piece);
+  // An error where too many of the node's files cannot be kept, of which this is one more.
+  static Result<void> count_lost(Node& node, const Error& why);
   // The file that is being written cannot be kept.
   Result<void> lose_file(int number, Node& node, bool has_ended, const Error& why);
 

@@ -22,6 +22,11 @@ void ResultSender::begin(const TreeIndex& brought, const std::vector<std::string
 }
 
 void ResultSender::on_credit(const ResultCredit& credit) {
+  if (credit.ends == ResultCredit::kNothing) {
+    loop_.cancel(std::exchange(timer_, 0));
+    sink_.on_over();
+    return;
+  }
   credit_ += static_cast<std::int64_t>(std::min(credit.bytes, kTreeWindow));
   if (credit.ends) {
     end_file(*credit.ends);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/fd.h"
@@ -42,6 +43,20 @@ Result<FilePortion> read_portion(const std::string& root, const std::vector<Tree
   std::deque<std::string> reasons;
   std::size_t room = kFrameBytes;
   std::size_t used = 0;
+  // Ends the present file as one that cannot be read, whatever has come of it.
+  const auto give_up = [&](const Error& why) -> Result<void> {
+    if (!skips_unreadable) {
+      return Error(why.code(), "--sync: " + why.message());
+    }
+    FilePiece piece;
+    piece.is_end = piece.is_unreadable = true;
+    piece.bytes = reasons.emplace_back(why.message());
+    room -= std::min<std::size_t>(room, kLeastRoom);
+    ++place.file;
+    place.offset = 0;
+    bytes.pieces.push_back(piece);
+    return {};
+  };
   while (room > 0 && place.file < end) {
     const TreeEntry& entry = entries[wanted[place.file]];
     const std::string path = root + "/" + entry.path;
@@ -51,17 +66,8 @@ Result<FilePortion> read_portion(const std::string& root, const std::vector<Tree
     struct stat status{};
     const bool is_open = file.is_open() && ::fstat(file.get(), &status) == 0;
     if (!is_open || !S_ISREG(status.st_mode)) {
-      const Error why = is_open ? Error(Code::kNotFound, "cannot read " + path + ": it is no file any more")
-                                : Error::from_errno("cannot read " + path);
-      if (!skips_unreadable) {
-        return Error(why.code(), "--sync: " + why.message());
-      }
-      piece.is_end = piece.is_unreadable = true;
-      piece.bytes = reasons.emplace_back(why.message());
-      room -= std::min<std::size_t>(room, kLeastRoom);
-      ++place.file;
-      place.offset = 0;
-      bytes.pieces.push_back(piece);
+      HVD_TRY(give_up(is_open ? Error(Code::kNotFound, "cannot read " + path + ": it is no file any more")
+                              : Error::from_errno("cannot read " + path)));
       continue;
     }
     // Of a file that grows meanwhile, no more is sent than it had.
@@ -79,16 +85,21 @@ Result<FilePortion> read_portion(const std::string& root, const std::vector<Tree
     const std::size_t wished = std::min<std::uint64_t>(room, data_end - place.offset);
     char* const begin = buffer.get() + used;
     std::size_t filled = 0;
-    while (filled < wished) {
+    std::optional<Error> failed;
+    while (filled < wished && !failed) {
       const ssize_t got =
           ::pread(file.get(), begin + filled, wished - filled, static_cast<off_t>(place.offset + filled));
       if (got < 0 && errno != EINTR) {
-        return Error::from_errno("--sync: cannot read " + path);
+        failed = Error::from_errno("cannot read " + path);
       }
       if (got == 0) {
         break;  // it has become shorter
       }
       filled += got > 0 ? static_cast<std::size_t>(got) : 0;
+    }
+    if (failed) {
+      HVD_TRY(give_up(*failed));
+      continue;
     }
     piece.bytes = {begin, filled};
     place.offset += filled;

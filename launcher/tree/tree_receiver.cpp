@@ -28,12 +28,6 @@ constexpr std::uint64_t kWorthSharing = 1U << 20U;
 // The launcher is told of progress so often.
 constexpr std::uint64_t kTellBytes = 4U << 20U;
 
-// A name that no other agent has. Where a file system's locks do not hold, two may write at once, each its own files.
-std::string part_name() {
-  const auto nonce = make_nonce();
-  return (nonce.ok() ? hex(Bytes(nonce.value()).first(8)) : std::to_string(::getpid())) + ".part";
-}
-
 // "pid 17 on node1 (job 1f2e3d4c)"
 std::string name_of_this_agent(const std::string& job) {
   std::array<char, 256> host{};
@@ -168,8 +162,8 @@ Result<void> TreeReceiver::on_list(std::string_view body) {
       return {};
     }
     writer_ = std::make_unique<TreeWriter>(
-        TreeWriter::Place{folder_->files(), folder_->path(), folder_->parts(), part_name()}, folder_->index(),
-        std::make_shared<const std::vector<TreeEntry>>(std::move(list_)), TreeWriter::Way::kAsListed);
+        TreeWriter::Place{folder_->files(), folder_->path(), folder_->parts(), tag_of_writer() + ".part"},
+        folder_->index(), std::make_shared<const std::vector<TreeEntry>>(std::move(list_)), TreeWriter::Way::kAsListed);
     writer_->check_by(std::move(mac).value(), std::move(proofs_));
     prepare();
   }

@@ -210,8 +210,11 @@ class Scan {
   Result<bool> list_by_git(const std::string& below) {
     const auto inside = git(below, {"rev-parse", "--is-inside-work-tree", "--show-prefix"});
     if (!inside.ok()) {
-      if (below.empty() && !has_ignore_file_ && has_repository()) {
-        return Error(inside.error().code(), "--sync: git cannot say which files of " + root_ +
+      struct stat status{};
+      const bool is_one = below.empty() ? has_repository() : ::lstat((full(below) + "/.git").c_str(), &status) == 0;
+      if (is_one && !has_ignore_file_) {
+        return Error(inside.error().code(), "--sync: git cannot say which files of " +
+                                                (below.empty() ? root_ : full(below)) +
                                                 " are to be copied: " + inside.error().message() + "; without git, " +
                                                 full(kIgnoreFile) + " can say what stays here");
       }

@@ -12,6 +12,9 @@
 
 #include <limits.h>
 
+#include "runtime/base/text.h"
+#include "runtime/rendezvous/handshake.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -35,6 +38,11 @@ mode_t own_umask() {
 }
 
 }  // namespace
+
+std::string tag_of_writer() {
+  const auto nonce = make_nonce();
+  return nonce.ok() ? hex(Bytes(nonce.value()).first(8)) : std::to_string(::getpid());
+}
 
 TreeWriter::TreeWriter(Place place, TreeIndex before, std::shared_ptr<const std::vector<TreeEntry>> list, Way way)
     : place_(std::move(place)), way_(way), whole_list_(std::move(list)), list_(*whole_list_) {
@@ -77,8 +85,11 @@ Result<bool> TreeWriter::prepare() {
       remove(*gone_.back());
       gone_.pop_back();
     } else if (cursor_ < list_.size()) {
-      HVD_TRY(place(static_cast<std::uint32_t>(cursor_)));
-      ++cursor_;
+      const auto placed = place(static_cast<std::uint32_t>(cursor_++));
+      if (!placed.ok()) {
+        has_failed_ = true;
+        return placed.error();
+      }
     } else {
       return true;
     }
@@ -369,7 +380,7 @@ std::vector<std::uint32_t> TreeWriter::begin_rest() {
 TreeIndex TreeWriter::index(const ContentHash& digest) const {
   TreeIndex index;
   index.entries = written_;
-  if (gone_.empty() && cursor_ == list_.size() && has_all()) {
+  if (gone_.empty() && cursor_ == list_.size() && has_all() && !has_failed_) {
     index.digest = digest;
     return index;
   }

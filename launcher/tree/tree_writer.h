@@ -27,6 +27,10 @@
 
 namespace hvd::launch {
 
+// Returns a text of 16 characters that no other process gets: for the name that a file has until all of it has come.
+// Two that write into one folder then write files of their own.
+std::string tag_of_writer();
+
 class TreeWriter {
  public:
   // Whose rights files get: those of the list, or of these what the umask leaves.
@@ -50,7 +54,8 @@ class TreeWriter {
     mac_ = std::move(mac);
     proofs_ = std::move(proofs);
   }
-  // Does the next portion. True: all is done but the contents of the files that wanted() names.
+  // Does the next portion. True: all is done but the contents of the files that wanted() names. An error is that of one
+  // entry; the next call goes on after it.
   Result<bool> prepare();
   // Places in the list, in its order.
   [[nodiscard]] const std::vector<std::uint32_t>& wanted() const { return wanted_; }
@@ -102,6 +107,7 @@ class TreeWriter {
   std::vector<const WrittenEntry*> gone_;  // entries of before_ that are not in the list; the deepest last
   std::vector<WrittenEntry> written_;
   std::size_t cursor_ = 0;
+  bool has_failed_ = false;  // some entry could not take its place
   std::vector<std::uint32_t> wanted_;
   std::size_t next_ = 0;  // of wanted_
   std::uint32_t removed_ = 0;

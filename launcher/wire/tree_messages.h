@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -117,8 +118,11 @@ struct FileCredit {
 
 // ResultCredit: so many bytes of ResultList and ResultBytes may be sent in addition.
 struct ResultCredit {
+  static constexpr std::uint64_t kNothing = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t bytes = 0;
-  std::optional<std::uint64_t> ends{};  // after so many files of all lists, the next one cannot be kept: it is to end
+  // After so many files of all lists, the next one cannot be kept: it is to end. kNothing: no file can be kept any
+  // more.
+  std::optional<std::uint64_t> ends{};
 
   static void fields(auto& m, auto& walk) {
     walk(m.bytes, presence(m.ends));

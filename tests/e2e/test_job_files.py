@@ -215,6 +215,10 @@ def test_secrets_are_masked_in_all_that_is_shown_and_kept(place):
     assert "token ***" in done.stdout and "token ***" in done.stderr
     shown = done.stdout + done.stderr + "".join(place.kept().values())
     assert "s3cr3t-word" not in shown
+    prepared = place.write("command: echo s3cr3t-word\nprepare: echo s3cr3t-word\nsecrets: {TOKEN: s3cr3t-word}\n", "prepared.yaml")
+    for words in ((), ("--json",)):
+        planned = hvdrun("plan", *words, *place.arguments(prepared, hosts="localhost"), env=place.env)
+        assert planned.returncode == 0 and "echo ***" in planned.stdout and "s3cr3t" not in planned.stdout, planned
     refused = place.run(file, hosts="localhost")
     assert refused.returncode == 240 and "the value of this secret is not in the file" in refused.stderr
 
@@ -386,6 +390,8 @@ def test_a_job_that_has_run_for_too_long_names_the_key_and_its_file(place):
         assert done.returncode == 124, done.stderr
         assert f"the job has run for as long as the {key} of {file} allows" in done.stderr, done.stderr
     assert "as long as --timeout allows" in place.run(native, "--timeout", "0.5", hosts="localhost").stderr
+    planned = hvdrun("plan", "--json", *place.arguments(native, "--timeout", "0", hosts="localhost"), env=place.env)
+    assert json.loads(planned.stdout)["job"]["timeoutSeconds"] == 0, "what a flag says counts, be it its default"
 
 
 def test_a_single_program_of_a_command_line_is_the_rank_itself(place):

@@ -259,6 +259,11 @@ def test_hosts_are_reached_as_mpiruns_settings_say(tmp_path):
            "--launcher ssh leaves that aside" in said, said
     calls, said = reached(PRTE_MCA_plm_ssh_args="-o ConnectionAttempts=10")
     assert calls == "ssh -o BatchMode=yes -o ConnectionAttempts=10 a sh\n" and "(PRTE_MCA_plm_ssh_args)" in said
+    for host, words in (("me@a:1", "-l me"), ("a:22:1", "-p 22")):
+        (tmp_path / "calls").write_text("")
+        done = hvdrun("-H", host, "true", env={**os.environ, "PATH": path, "PRTE_MCA_plm_ssh_args": "-v"})
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "calls").read_text() == f"ssh -o BatchMode=yes -v {words} a sh\n"
     assert reached("-mca", "plm_rsh_agent", remote, OMPI_MCA_plm_rsh_agent="ssh")[0] == "remote a sh\n"
     # What the user says of it wins.
     for words, env in ((["--rsh", f"{remote} -z"], {}), ([], {"HVD_RSH": f"{remote} -z"})):
@@ -286,6 +291,9 @@ def test_elastic_ranks_are_not_started_by_mpirun():
 def test_a_plan_runs_no_discovery():
     done = hvdrun("plan", "-np", 2, "--host-discovery-script", "echo a:2", "true")
     assert done.returncode == 240 and "plan runs no discovery of hosts; name those" in done.stderr
+    for command, *measure in (["check"], ["bench", "allreduce"]):
+        done = hvdrun(command, *measure, "--host-discovery-script", "echo a:2")
+        assert done.returncode == 240 and f"{command} runs no discovery of hosts; name those" in done.stderr, done.stderr
 
 
 def test_former_names_of_the_affinity(tmp_path):

@@ -56,6 +56,23 @@ def test_top_shows_what_ranks_use(live, tmp_path):
     assert job.returncode == 0
 
 
+def test_top_follows_a_job_file_from_its_preparation_to_its_end(live, tmp_path):
+    prepared, go = tmp_path / "prepared", tmp_path / "go"
+    (tmp_path / "job.yaml").write_text(
+        f"output: {tmp_path}\nprepare: while [ ! -e {prepared} ]; do sleep 0.1; done\n"
+        f"command: echo begun; while [ ! -e {go} ]; do sleep 0.1; done\n")
+    job = start("-f", tmp_path / "job.yaml", "-H", "localhost", env=live)
+    wait_until(lambda: is_seen(live), "hvdrun top never saw the job")
+    follower = subprocess.Popen([HVDRUN, "top", "--json"], env=live, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    pictures = map(json.loads, follower.stdout)
+    assert all(rank["lines"] == 0 for rank in next(pictures)["ranks"])
+    prepared.touch()
+    assert next(picture for picture in pictures if [rank["lines"] for rank in picture["ranks"]] == [1])
+    go.touch()
+    assert "has ended" in follower.communicate(timeout=PATIENCE)[1] and follower.returncode == 0
+    assert job.wait(timeout=PATIENCE) == 0
+
+
 def test_top_of_no_job_and_of_a_strange_one_is_one_line(live):
     for words in [(), ("nobody",)]:
         done = hvdrun("top", *words, env=live)

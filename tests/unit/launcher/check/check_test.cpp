@@ -16,6 +16,7 @@
 #include "launcher/report/check_text.h"
 #include "launcher/report/quantities.h"
 #include "launcher/report/text_grid.h"
+#include "launcher/state/exit_codes.h"
 #include "runtime/io/socket.h"
 
 namespace hvd::launch::check_test {
@@ -494,6 +495,22 @@ TEST_CASE("the JSON has what programs need, and null for what is not known") {
   CHECK(json["links"].size() == 6);
   CHECK(json["findings"][0]["subject"] == "reach");
   CHECK(json["findings"][0]["hosts"] == nlohmann::json{"n3"});
+  // A host that was reached and did not tell all in time has the same names.
+  result.hosts[1].system.reset();
+  result.hosts[1].software.reset();
+  const auto silent = nlohmann::json::parse(check_json(result, findings))["hosts"][1];
+  for (const auto& told : json["hosts"][0].items()) {
+    CHECK_MESSAGE(silent.contains(told.key()), told.key());
+  }
+  CHECK(silent["memory_bytes"].is_null());
+}
+
+TEST_CASE("a host that was reached and cannot take part has the code of a start that fails") {
+  CheckResult result = good(2);
+  result.hosts[1].error = Error(Code::kResource, "n2 has no interface 'ib0'");
+  const auto findings = find_problems(result);
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings.front().exit_code == exit_code::kStartFailed);
 }
 
 TEST_CASE("quantities as people read them") {

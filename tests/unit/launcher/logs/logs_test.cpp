@@ -119,6 +119,13 @@ TEST_CASE("each rank's streams are kept in files of their own, emptied at the st
   }
 }
 
+TEST_CASE("the folders of ranks have the digits of the first ranks, or as many as they need") {
+  CHECK(rank_folder(3, 8) == "rank.3");
+  CHECK(rank_folder(3, 11) == "rank.03");
+  CHECK(rank_folder(10, 8) == "rank.10");
+  CHECK(rank_folder(100, 1) == "rank.100");
+}
+
 TEST_CASE("the files of ranks that were started before are added to, under the names that they have") {
   const Scratch scratch;
   for (const bool is_first : {true, false}) {

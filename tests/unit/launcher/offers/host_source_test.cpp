@@ -137,6 +137,13 @@ TEST_CASE("a job begins when its hosts have slots enough, and a script that neve
   REQUIRE(hosts.ok());
   CHECK(hosts.value().front().slots == 3);
   CHECK(said.front() == "the hosts have 1 slot of the 3 that the job needs to begin; waiting for more");
+  DiscoveryScript twice(*watched.loop, watched.script("echo a:1; echo b:1; echo a:4"));
+  said.clear();
+  const auto named =
+      await_first_hosts(*watched.loop, twice, 2, 60s, [&](const std::string& line) { said.push_back(line); });
+  REQUIRE_MESSAGE(named.ok(), named.error().message());
+  CHECK(named.value().size() == 2);
+  CHECK(said == std::vector<std::string>{"the host discovery script names a twice; the first line counts"});
   DiscoveryScript broken(*watched.loop, watched.script("echo; echo no quota; echo see the log; exit 1"));
   CHECK(await_first_hosts(*watched.loop, broken, 1, 60s, [](const std::string&) {}).error().message() ==
         "the host discovery script exited with code 1: no quota; so there is no host to begin on");

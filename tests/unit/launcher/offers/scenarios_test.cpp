@@ -154,6 +154,12 @@ TEST_CASE("the source is told which hosts the job uses from the beginning, befor
   CHECK(job.source.uses.front().used == std::set<std::string>{"a", "b"});
 }
 
+TEST_CASE("the source is told that a host is used as soon as it is to join") {
+  Job job("a:1", 2, {"a:1", "a:1,b:1"});
+  job.run();
+  CHECK(job.source.uses.back().used == std::set<std::string>{"a", "b"});
+}
+
 TEST_CASE("a job waits until there are slots enough, and begins with all hosts that there are then") {
   const auto [begins, looks] = first(16, {"a:4", "a:4,b:8", "a:4,b:8,c:4"});
   CHECK(begins == "a:4 b:8 c:4 ");

@@ -115,8 +115,10 @@ TEST_CASE("the counter is that of our own memory cgroup, or of the nearest above
   CHECK(cgroup_counter("0::/user/job\n", v2, files.path).file.empty());
   files.write("cg/user/memory.events", "oom_kill 0\n");
   CHECK(cgroup_counter("0::/user/job\n", v2, files.path).file == files.path + "/cg/user/memory.events");
+  CHECK(cgroup_counter("0::/user/job\n", v2, files.path).is_above);
   files.write("cg/user/job/memory.events", "oom_kill 0\n");
   CHECK(cgroup_counter("0::/user/job\n", v2, files.path).file == files.path + "/cg/user/job/memory.events");
+  CHECK_FALSE(cgroup_counter("0::/user/job\n", v2, files.path).is_above);
   files.write("cg/memory/a/memory.failcnt", "0\n");
   const std::string own = "5:cpu,cpuacct:/x\n4:memory:/docker/7/a\n0::/\n";
   CHECK(cgroup_counter(own, v1, files.path).name.empty());

@@ -148,6 +148,24 @@ TEST_CASE("a grandchild that holds the pipe is waited for only so long, and ende
   }
 }
 
+TEST_CASE("a child that has exited leaves nothing, also where its output was still awaited") {
+  Owner owner;
+  REQUIRE(owner.start({"sh", "-c", "sleep 1000 & echo $!"}).ok());
+  owner.until([&] { return owner.child->has_exited(); });
+  const pid_t pid = owner.child->pid();
+  SUBCASE("when it is destroyed") {
+    owner.child.reset();
+  }
+  SUBCASE("when it is told to end") {
+    owner.child->end(std::chrono::seconds(1));
+  }
+  CHECK(::waitpid(pid, nullptr, WNOHANG) == -1);  // it was reaped
+  if (const auto grandchild = open_process(static_cast<pid_t>(std::stol(owner.output))); grandchild.ok()) {
+    pollfd ended{grandchild.value().get(), POLLIN, 0};
+    CHECK(::poll(&ended, 1, Deadline::after(kPatience).poll_ms()) == 1);
+  }
+}
+
 TEST_CASE("a child is read as far as its reader allows, and nothing is dropped for want of it") {
   Owner owner;
   owner.allowance = 1000;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -13,6 +15,7 @@
 #include "launcher/report/step_reporter.h"
 #include "launcher/report/text_reporter.h"
 #include "launcher/report/traceback.h"
+#include "tests/multi/thread_job.h"
 
 namespace hvd::launch::report_test {
 
@@ -471,6 +474,58 @@ TEST_CASE("the same note from two steps is told once, and a lost node is known t
   step().on(news::NodeLost{1, Error(Code::kLostPeer, "gone")});
   CHECK(memory.is_lost(1));
   CHECK_FALSE(memory.is_lost(0));
+}
+
+TEST_CASE("what one step says twice is told twice") {
+  Job job;
+  StepMemory memory{{}, [] { return std::int64_t{0}; }};
+  StepReporter step(std::make_unique<TextReporter>(job.placement, TextOptions{}), job.placement, memory,
+                    StepWords{"a step", "", "", "", 0, false, true});
+  CHECK(step.on(Note{LogLevel::kInfo, -1, "[0-1] waits in f"}).size() == 1);
+  CHECK(step.on(Note{LogLevel::kInfo, -1, "[0-1] waits in f"}).size() == 1);
+}
+
+TEST_CASE("where each rank has an agent, what is noted of agents is noted of their nodes") {
+  const Placement nodes = place(parse_host_list("a:2,b:2").value(), 4).value();
+  const Placement agents = one_node_per_rank(nodes);
+  const test::ScratchDir folder;
+  const std::string logs[] = {folder.path() + "/a", folder.path() + "/b"};
+  StepMemory memory({logs[0], logs[1]}, [] { return std::int64_t{0}; });
+  StepWords words;
+  words.name = "job";
+  words.node_of_agent = {0, 0, 1, 1};
+  StepReporter step(std::make_unique<TextReporter>(agents, TextOptions{}), agents, memory, words);
+  step.on(news::AllReady{});
+  step.on(news::RankStarted{1, 77});
+  step.on(news::NodeLost{1, Error(Code::kLostPeer, "gone")});
+  CHECK(memory.is_lost(0));
+  CHECK_FALSE(memory.is_lost(1));
+  const auto text_of = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string begin = "1970/01/01 00:00:00 ";
+  CHECK(text_of(logs[0]) ==
+        begin + "Executing 'job' on a\n" + begin + "Rank 1 is process 77\n" + begin + "a was lost: gone\n");
+  CHECK(text_of(logs[1]) == begin + "Executing 'job' on b\n");
+}
+
+TEST_CASE("a node that was there and has not ended in time counts as lost for the next step") {
+  Job job;
+  StepMemory memory{{}, [] { return std::int64_t{0}; }};
+  StepReporter step(std::make_unique<TextReporter>(job.placement, TextOptions{}), job.placement, memory,
+                    StepWords{"job", "", "", "", 0, false, false});
+  job.run_all();
+  const ReadyMessage ready;
+  for (const NodePlan& node : job.placement.nodes) {
+    step.on(news::NodeReady{node.index, ready});
+  }
+  job.state.on(Interrupted{SIGTERM});
+  job.state.on(NodeDone{0});
+  job.state.on(StopTimedOut{});
+  step.on(news::Ended{job.state, std::chrono::seconds(1)});
+  CHECK_FALSE(memory.is_lost(0));
+  CHECK(memory.is_lost(1));
 }
 
 }  // namespace hvd::launch::report_test

@@ -70,6 +70,20 @@ TEST_CASE("a job has its name before the engine has taken it, and its number the
   CHECK(engine_number(job) == "12");
   CHECK(jobs.again(job).value()->engine_job == "slurm:12");
 
+  // Somebody has taken a submission that took long for one that had ended.
+  JobRecord late = job_of("late", "");
+  REQUIRE(jobs.add(late, "slurm", true).ok());
+  JobRecord ended = late;
+  ended.state = ExecutionState::kFailed;
+  ended.status = 243;
+  ended.error = {"JobFailed", "it has no number of Slurm's", ""};
+  REQUIRE(jobs.update(ended).ok());
+  REQUIRE(jobs.set_number(late, "20").ok());
+  const JobRecord numbered = jobs.find("slurm:20").value().value();
+  CHECK(numbered.state == ExecutionState::kQueued);
+  CHECK(numbered.status == 0);
+  CHECK(numbered.error.code.empty());
+
   // The engine counts anew, as after its state was lost.
   REQUIRE(jobs.set_number(other, "12").ok());
   CHECK(jobs.find("slurm:12").value()->name == "train-2");

@@ -205,15 +205,18 @@ TEST_CASE("results are looked for and named in portions, and the loop goes on in
   CHECK(test::read_file(folder.path + "/home/node1/1/out/4999") == "4999");
 }
 
-TEST_CASE("what cannot be kept is told once, and the node is not kept waiting") {
+TEST_CASE("what cannot be kept is told once, and the node sends no more than is on its way") {
   const test::Folder folder;
   const std::string node = folder.path + "/node";
-  test::write_file(node + "/a", std::string(6U << 20U, 'a'));
+  for (int number = 0; number < 6; ++number) {
+    test::write_file(node + "/a/" + std::to_string(number), std::string(6U << 20U, 'a'));
+  }
   test::write_file(folder.path + "/home", "no folder");
   Way way(folder.path + "/home");
   way.bring_home(node, {}, {"a"});
   CHECK(way.failures == std::vector<std::string>{"--sync-back: " + folder.path + "/home/node1: Not a directory"});
   CHECK(way.keeper->summary() == "");
+  CHECK(way.sent_bytes < 2 * kTreeWindow);
 }
 
 TEST_CASE("a host's name cannot lead out of the folder, and what nobody has named is refused") {
@@ -312,6 +315,51 @@ TEST_CASE("a result that cannot be kept is named and not sent to its end, and th
   CHECK(other.missed.size() == 10);
   REQUIRE(other.failures.size() == 1);
   CHECK(other.failures.front().ends_with("; neither could 10 files before"));
+}
+
+TEST_CASE("a link or folder that cannot take its place is told, and the others come") {
+  const test::Folder folder;
+  const std::string node = folder.path + "/node";
+  const std::string home = folder.path + "/home";
+  test::write_file(node + "/last.pt", "new");
+  fs::create_symlink("last.pt", node + "/latest");
+  test::write_file(home + "/node1/latest/old", "of an earlier job");
+  Way way(home);
+  way.bring_home(node, {}, {"*"});
+  CHECK(way.failures.empty());
+  REQUIRE(way.missed.size() == 1);
+  CHECK(way.missed.front().find("/node1/latest is to become something else") != std::string::npos);
+  CHECK(test::read_file(home + "/node1/last.pt") == "new");
+  CHECK(test::read_file(home + "/node1/latest/old") == "of an earlier job");
+}
+
+TEST_CASE("two agents of one host bring their results into one folder, each file whole") {
+  const test::Folder folder;
+  const std::string home = folder.path + "/home";
+  Way way(home);
+  const auto tell = [&way](int number, AgentMessage type, const std::string& body) {
+    REQUIRE(way.keeper->on_message(number, "node1", type, body).ok());
+  };
+  const auto piece = [](const char* bytes, bool is_end) {
+    FilePiece made;
+    made.bytes = bytes;
+    made.is_end = is_end;
+    return FileBytes{{made}}.encode();
+  };
+  for (int number = 0; number < 2; ++number) {
+    TreeEntry entry;
+    entry.path = number == 0 ? "a.pt" : "b.pt";
+    entry.size = 4;
+    entry.mode = 0644;
+    tell(number, AgentMessage::kResultList, TreeList{true, {entry}}.encode());
+  }
+  tell(0, AgentMessage::kResultBytes, piece("aa", false));
+  tell(1, AgentMessage::kResultBytes, piece("bb", false));
+  tell(0, AgentMessage::kResultBytes, piece("AA", true));
+  tell(1, AgentMessage::kResultBytes, piece("BB", true));
+  CHECK(way.missed.empty());
+  CHECK(test::read_file(home + "/node1/a.pt") == "aaAA");
+  CHECK(test::read_file(home + "/node1/b.pt") == "bbBB");
 }
 
 TEST_CASE("a result that cannot be read is told, and the others come; what was there before stays until all has come") {

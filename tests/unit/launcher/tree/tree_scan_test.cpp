@@ -1,5 +1,7 @@
 #include "launcher/tree/tree_scan.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -70,6 +72,22 @@ TEST_CASE("what git shows is meant, wherever in a repository one stands and what
   fs::rename(from + "/data", folder.path + "/scratch");
   fs::create_symlink("../scratch", from + "/data");
   CHECK(paths(from) == Paths{"data", "new", "new/train.py", "sub"});
+  // Another repository in it, into which git refuses to look because it is somebody else's, might have ignored
+  // anything.
+  REQUIRE(git("init inner"));
+  test::write_file(from + "/inner/data.bin", "");
+  const bool is_others =
+      ::chown((from + "/inner").c_str(), 1234, 1234) == 0 && ::chown((from + "/inner/.git").c_str(), 1234, 1234) == 0;
+  const std::string look = "HOME=" + folder.path + " git -C " + from + "/inner rev-parse >/dev/null 2>&1";
+  if (is_others && std::system(look.c_str()) != 0) {
+    const auto refused = scan_tree(from, options);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().message().starts_with("--sync: git cannot say which files of " + from +
+                                                "/inner are to be copied"));
+  } else {
+    MESSAGE("SKIPPED: here git looks into a repository of somebody else's, or none can be made");
+  }
+  fs::remove_all(from + "/inner");
   test::write_file(from + "/.gitignore", "build/\n");
   test::write_file(from + "/build/train.py", "");
   CHECK(scan_tree(from + "/build", options).error().message().starts_with("--sync: git ignores all that is in"));
