@@ -224,6 +224,10 @@ Result<void> Negotiator::add(int rank, Request request, const std::vector<int>* 
     return Error(Code::kProtocol, rank_text(rank) + " asked twice for tensor '" + request.name + "'");
   }
   entry.has_asked[at] = true;
+  if (is_new || at < entry.priority_from) {
+    entry.priority = request.priority;
+    entry.priority_from = at;
+  }
   entry.is_shared = entry.is_shared && are_at_same_place(entry.first, request);
   note_first_dims(entry, at, request);
   if (!is_new && !disagreement(0, entry.first, rank, request).empty()) {
@@ -318,6 +322,7 @@ Ready Negotiator::settle(Entry entry) const {
   const int first = static_cast<int>(std::find(asked.begin(), asked.end(), true) - asked.begin());
   Ready ready;
   ready.request = request_of(first);
+  ready.request.priority = entry.priority;
   for (int index = first + 1; index < size_ && !entry.different.empty(); ++index) {
     if (asked[static_cast<std::size_t>(index)]) {
       ready.error = disagreement(rank_at(first), ready.request, rank_at(index), request_of(index));

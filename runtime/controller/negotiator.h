@@ -92,7 +92,9 @@ class Negotiator {
     std::vector<std::int64_t> first_dims;  // allgather: [tensors of the group * size]
     bool is_shared = false;
     int missing = 0;
-    std::uint64_t generation = 0;  // the number of take() calls when it was first asked for
+    int priority = 0;               // of the lowest rank that has asked
+    std::size_t priority_from = 0;  // that rank's index
+    std::uint64_t generation = 0;   // the number of take() calls when it was first asked for
     std::uint64_t serial = 0;
   };
 

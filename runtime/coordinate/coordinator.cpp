@@ -169,29 +169,27 @@ Result<void> Coordinator::add_known(int rank, const KnownBits& known) {
 
 std::span<Coordinator::Decision> Coordinator::decide() {
   decided_ = 0;
-  for (auto& [number, set] : sets_) {
-    if (set->has_ready() && !is_worth_waiting(*set)) {
-      decide_now(number, *set);
+  for_each_set([this](int number, Set& set) {
+    if (set.has_ready() && !is_worth_waiting(set)) {
+      decide_now(number, set);
     }
-  }
+  });
   return std::span(decisions_).first(decided_);
 }
 
 std::span<Coordinator::Decision> Coordinator::decide_for_others() {
   decided_ = 0;
-  for (auto& [number, set] : sets_) {
-    if (set->negotiator.ranks().front() != 0 && set->has_ready() && !is_worth_waiting(*set)) {
-      decide_now(number, *set);
+  for_each_set([this](int number, Set& set) {
+    if (set.negotiator.ranks().front() != 0 && set.has_ready() && !is_worth_waiting(set)) {
+      decide_now(number, set);
     }
-  }
+  });
   return std::span(decisions_).first(decided_);
 }
 
 std::span<Coordinator::Decision> Coordinator::decide_now() {
   decided_ = 0;
-  for (auto& [number, set] : sets_) {
-    decide_now(number, *set);
-  }
+  for_each_set([this](int number, Set& set) { decide_now(number, set); });
   return std::span(decisions_).first(decided_);
 }
 
@@ -256,8 +254,12 @@ void Coordinator::decide_now(int number, Set& set) {
       set.known.release(position);
     }
   }
-  std::stable_sort(ready.begin(), ready.end(),
-                   [](const Ready& a, const Ready& b) { return a.request.priority > b.request.priority; });
+  // A join comes after all that was asked for before it, whatever the priority of that is.
+  std::stable_sort(ready.begin(), ready.end(), [](const Ready& a, const Ready& b) {
+    const bool is_a_join = a.request.kind == OpKind::kJoin;
+    const bool is_b_join = b.request.kind == OpKind::kJoin;
+    return is_a_join != is_b_join ? is_b_join : a.request.priority > b.request.priority;
+  });
   const auto size = static_cast<int>(set.negotiator.ranks().size());
   if (!ready.empty()) {
     decision.responses = plan_fusion(std::move(ready), setting_.fusion_bytes, size, options_.fuses_groups);

@@ -96,6 +96,17 @@ class Coordinator {
     [[nodiscard]] bool has_unfinished() const { return negotiator.has_unfinished() || known.has_unfinished(); }
   };
 
+  // Visits set 0 last, since a join is answered there: ranks that have joined take part in the other sets' operations
+  // only until they have its answer.
+  template <typename Visit>
+  void for_each_set(Visit visit) {
+    for (auto& [number, set] : sets_) {
+      if (number != 0) {
+        visit(number, *set);
+      }
+    }
+    visit(0, *sets_.at(0));
+  }
   Result<void> add_by_message(Set& set, int rank, int position);
   static Result<void> hand_over(Set& set, int position);
   Result<void> join(int rank);

@@ -245,11 +245,18 @@ Result<void> DeviceExecutor::adasum(PendingOp& op, DeviceBatch& batch, Interrupt
   HVD_TRY(kernels_->pack(stream_.handle(), pieces, own, like.dtype, like.dtype, like.prescale));
   const NcclBackend::Gather gather{own, std::vector<std::size_t>(size, bytes), buffer};
   HVD_TRY(nccl_->allgather(std::span(&gather, 1), interrupt));
-  std::vector<void*> vectors;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    vectors.push_back(buffer + rank * bytes);
+  // First those of a node, whose ranks are consecutive, as on hosts; then the nodes'.
+  std::vector<void*> of_nodes;
+  for (std::size_t first = 0; first < size;) {
+    std::vector<void*> vectors;
+    const int node = host_.map.node_of_rank[first];
+    for (; first < size && host_.map.node_of_rank[first] == node; ++first) {
+      vectors.push_back(buffer + first * bytes);
+    }
+    HVD_TRY(kernels_->adasum(stream_.handle(), vectors, pieces.front().count, like.dtype));
+    of_nodes.push_back(vectors.front());
   }
-  HVD_TRY(kernels_->adasum(stream_.handle(), vectors, pieces.front().count, like.dtype));
+  HVD_TRY(kernels_->adasum(stream_.handle(), of_nodes, pieces.front().count, like.dtype));
   return kernels_->unpack(stream_.handle(), pieces, buffer, like.dtype, like.dtype, like.postscale);
 }
 

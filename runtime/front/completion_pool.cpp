@@ -1,31 +1,14 @@
 #include "runtime/front/completion_pool.h"
 
-#include <signal.h>
-
 #include <system_error>
 #include <thread>
+
+#include "runtime/front/without_signals.h"
 
 namespace hvd::front {
 namespace {
 
 constexpr std::size_t kStay = 2;
-
-// Blocks all signals in our threads, because the program's own threads handle them. A thread of ours would take Ctrl-C
-// away from Python's main thread.
-class WithoutSignals {
- public:
-  WithoutSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~WithoutSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  WithoutSignals(const WithoutSignals&) = delete;
-  WithoutSignals& operator=(const WithoutSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 

@@ -1,7 +1,10 @@
 #include "runtime/front/step_watch.h"
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
+
+#include "runtime/front/without_signals.h"
 
 namespace hvd::front {
 
@@ -28,11 +31,22 @@ void StepWatch::end(std::int64_t step, bool is_refused) {
   if (!is_refused || !failed_.emplace(step, Clock::now() + patience_).second) {
     return;
   }
-  if (!is_watching_) {
-    is_watching_ = true;
-    std::thread([this] { watch(); }).detach();
-  }
+  start_watching();
   has_failed_.notify_one();
+}
+
+// Where no thread can be had now, the next step that fails tries again; the others of this one wait for the stall
+// check.
+void StepWatch::start_watching() {
+  if (is_watching_) {
+    return;
+  }
+  const WithoutSignals blocked;
+  try {
+    std::thread([this] { watch(); }).detach();
+    is_watching_ = true;
+  } catch (const std::system_error&) {
+  }
 }
 
 void StepWatch::watch() {

@@ -34,6 +34,7 @@ class StepWatch {
   void end(std::int64_t step, bool is_refused);
 
  private:
+  void start_watching();
   void watch();
 
   // constant after construction

@@ -235,9 +235,12 @@ class DeviceJob {
  public:
   // The device of each rank is of its number, or they share one.
   explicit DeviceJob(int ranks, EngineOptions options = {}, bool shares = false, LogLevel log_level = LogLevel::kError)
-      : job_(Nodes{ranks}, std::move(options), log_level) {
+      : DeviceJob(Nodes{ranks}, std::move(options), shares, log_level) {}
+  explicit DeviceJob(const Nodes& nodes, EngineOptions options = {}, bool shares = false,
+                     LogLevel log_level = LogLevel::kError)
+      : job_(nodes, std::move(options), log_level) {
     load_fakes();
-    for (int rank = 0; rank < ranks; ++rank) {
+    for (int rank = 0; rank < job_.size(); ++rank) {
       gpus_.push_back(std::make_unique<Gpu>(shares ? 0 : rank));
     }
   }

@@ -128,6 +128,20 @@ TEST_CASE("devices: Adasum is that of hosts") {
   }
 }
 
+TEST_CASE("devices: Adasum takes first the ranks of a node, then the nodes, as on hosts") {
+  load_fakes();
+  DeviceJob job(Nodes{1, 2});
+  Task task{HVD_ALLREDUCE, Dtype::kFloat32, HVD_ADASUM, {2}, "adasum of nodes"};
+  // The ranks 0 and 1 have (1, 0), rank 2 has (0, 1): of the second node (1, 1), of both (1.25, 0.75). In the order of
+  // the ranks it would be (1, 1).
+  job.check(task, [](int rank) {
+    const float values[2] = {rank < 2 ? 1.0F : 0.0F, rank < 2 ? 0.0F : 1.0F};
+    std::vector<std::uint8_t> bytes(sizeof(values));
+    std::memcpy(bytes.data(), values, sizeof(values));
+    return bytes;
+  });
+}
+
 TEST_CASE("devices: process sets work by themselves, split from all or made anew") {
   load_fakes();
   const Live before;

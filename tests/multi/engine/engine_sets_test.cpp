@@ -146,6 +146,30 @@ TEST_CASE("a set in which an operation waits for others is not removed; what is 
   });
 }
 
+TEST_CASE("what was asked for in a set before the join is done before it, with zeros for who joined without") {
+  EngineJob job({3});
+  on_all(3, [&](int rank) {
+    hvd_ctx* ctx = job.at(rank);
+    const std::int32_t number = must_add(ctx, {1, 2});
+    for (int round = 0; round < 20; ++round) {
+      FloatOp op("x" + std::to_string(round % 2), 4, 1.0F);
+      op.op.process_set = number;
+      if (rank == 1) {
+        CHECK(op.start(ctx).error == "");
+      }
+      std::int64_t handle = 0;
+      hvd_op join = HVD_OP_INIT;
+      join.kind = HVD_JOIN;
+      CHECK(outcome(hvd_enqueue(ctx, &join, &handle)).error == "");
+      if (rank == 1) {
+        CHECK(op.wait(ctx).error == "");
+        CHECK(op.output[0] == 1.0F);
+      }
+      CHECK(outcome(hvd_wait(ctx, handle)).error == "");
+    }
+  });
+}
+
 TEST_CASE("groups, unnamed operations and joins keep sets apart") {
   EngineJob job({2, 2});
   on_all(4, [&](int rank) {

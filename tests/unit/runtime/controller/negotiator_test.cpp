@@ -168,6 +168,17 @@ TEST_CASE("a disagreement names the lowest ranks that disagree, whatever the ord
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+TEST_CASE("of different priorities the lowest rank's counts, whoever asks first") {
+  Request low = allreduce("x");
+  low.priority = -3;
+  Request high = allreduce("x");
+  high.priority = 5;
+  for (const bool reversed : {false, true}) {
+    CHECK(settle(low, high, reversed).request.priority == -3);
+    CHECK(settle(high, low, reversed).request.priority == 5);
+  }
+}
+
 TEST_CASE("a tensor is ready when all ranks have asked, not before") {
   Negotiator negotiator(3);
   CHECK(negotiator.add(2, allreduce("x")).ok());

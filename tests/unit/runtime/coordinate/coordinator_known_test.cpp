@@ -15,13 +15,20 @@ Request tensor_named(const std::string& name, std::int64_t count = 4) {
   return request;
 }
 
+Request join_request() {
+  Request join;
+  join.kind = OpKind::kJoin;
+  join.name = kJoinName;
+  return join;
+}
+
 struct Table {
   SteadyClock clock;
   std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
   Coordinator coordinator;
 
-  explicit Table(std::size_t capacity = 8)
-      : coordinator(*loop, {2, 1000, Duration::zero(), true, AutotuneOptions(), capacity}) {}
+  explicit Table(std::size_t capacity = 8, int size = 2)
+      : coordinator(*loop, {size, 1000, Duration::zero(), true, AutotuneOptions(), capacity}) {}
 
   Result<void> ask(int rank, Request request) { return coordinator.add(rank, std::move(request)); }
   Result<void> ask_bit(int rank, int position, std::uint64_t changes) {
@@ -149,9 +156,7 @@ TEST_CASE("when a rank joins, what others ask for by bits is done without it") {
   table.learn("a");
   table.learn("b");
   table.decide();
-  Request join;
-  join.kind = OpKind::kJoin;
-  join.name = kJoinName;
+  const Request join = join_request();
   REQUIRE(table.ask_bit(0, 0, 2).ok());
   REQUIRE(table.ask(1, join).ok());
   CHECK(table.decide() == "do a;");
@@ -175,6 +180,29 @@ TEST_CASE("of what is ready at once the highest priority goes first") {
     REQUIRE(table.ask(1, request).ok());
   }
   CHECK(table.decide() == "do t1;do t3;do t0;do t2;");
+}
+
+TEST_CASE("a join comes after all that was asked for before it, whatever its priority and its set") {
+  Table table(8, 3);
+  Request add;
+  add.kind = OpKind::kSetAdd;
+  add.name = "add";
+  add.numbers = {1, 2};
+  for (int rank = 0; rank < 3; ++rank) {
+    REQUIRE(table.ask(rank, add).ok());
+  }
+  CHECK(table.decide() == "do add;");
+  Request late = tensor_named("late");
+  late.priority = -1;
+  REQUIRE(table.ask(0, late).ok());
+  REQUIRE(table.ask(0, join_request()).ok());
+  Request in_set = tensor_named("in set");
+  in_set.process_set = 1;
+  REQUIRE(table.ask(1, in_set).ok());
+  REQUIRE(table.ask(1, join_request()).ok());
+  CHECK(table.decide() == "");
+  REQUIRE(table.ask(2, join_request()).ok());  // makes both complete
+  CHECK(table.decide() == "do in set;do late;do join;");
 }
 
 }  // namespace hvd::coordinator_known_test
