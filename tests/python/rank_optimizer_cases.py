@@ -335,11 +335,14 @@ def case_a_process_set_that_is_removed_and_added_again():
     if process_set.included():
         model = make_model()
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), process_set=process_set)
-    for _ in range(2):
+    for clears_first in (True, False, False, True):
         if optimizer is not None:
-            optimizer.zero_grad()
+            if clears_first:
+                optimizer.zero_grad()
             model(torch.full((1, 6), float(RANK))).sum().backward()
             optimizer.step()
+            if not clears_first:
+                optimizer.zero_grad()
             shared = torch.cat([p.detach().flatten() for p in model.parameters()])
             assert all(torch.equal(one, shared) for one in hvd.allgather(shared.unsqueeze(0), process_set=process_set))
         hvd.remove_process_set(process_set)

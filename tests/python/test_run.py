@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from hvdrun import HVDRUN
@@ -44,6 +45,17 @@ def test_results_come_in_the_order_of_the_ranks(hosts, capsys):
     assert results == [(11, 2.0, "x" * 300_000, []), (13, 2.0, "x" * 300_000, [])]
     shown = capsys.readouterr()
     assert sorted(shown.out.splitlines()) == ["[0]<stdout>:half a line of 0", "[1]<stdout>:half a line of 1"]
+
+
+def test_files_of_the_ranks_output_have_what_they_have_printed_and_no_results(hosts, tmp_path):
+    def work():
+        print("hello")
+        print("half a line", end="")
+        return "x" * 100_000
+
+    assert horovod.run(work, np=2, hosts=hosts, output_filename=str(tmp_path / "out")) == ["x" * 100_000] * 2
+    kept = [path.read_text() for path in sorted(tmp_path.glob("out/rank.*/stdout"))]
+    assert [text.splitlines() for text in kept] == [[f"[{rank}]<stdout>:hello", f"[{rank}]<stdout>:half a line"] for rank in range(2)]
 
 
 class OwnError(Exception):
@@ -101,6 +113,28 @@ horovod.run(work, np=2)
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=PATIENCE)[1].decode()
     assert process.returncode == -signal.SIGINT and "KeyboardInterrupt" in errors and "Fatal" not in errors, errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_program_that_is_killed(number):
+    script = """
+import horovod
+
+def work():
+    import os, time
+    print("rank", os.getpid(), flush=True)
+    time.sleep(3600)
+
+horovod.run(work, np=2, verbose=False)
+"""
+    environment = dict(os.environ, PATH=os.path.dirname(HVDRUN) + os.pathsep + os.environ["PATH"])
+    with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) as process:
+        ranks = [int(process.stdout.readline().split()[-1]) for _ in range(2)]
+        process.send_signal(number)
+    deadline = time.monotonic() + PATIENCE
+    while any(os.path.exists(f"/proc/{rank}") for rank in ranks):
+        assert time.monotonic() < deadline, f"ranks {ranks} outlive the program that asked for them"
+        time.sleep(0.05)
 
 
 def test_an_exception_that_cannot_travel_is_told(hosts):

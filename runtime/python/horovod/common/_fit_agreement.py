@@ -44,7 +44,10 @@ def is_lost_anywhere(loss: Any) -> bool:
 
 def _described(callback: Any, kinds: Sequence[type]) -> Optional[str]:
     """Returns the name of the first of `kinds` that it is, with the metric that it decides by; None if it is none."""
-    name = next((kind.__name__ for kind in type(callback).__mro__ if kind in kinds), None)
+    kind = next((kind for kind in type(callback).__mro__ if kind in kinds), None)
+    name = None if kind is None else kind.__name__
+    if name == "TerminateOnNaN" and type(callback) is not kind:
+        return "a subclass of TerminateOnNaN"  # with no collective of its own, as end_together() gives to the class itself
     monitor = getattr(callback, "monitor", None)
     return f"{name} of {monitor}" if name and isinstance(monitor, str) else name
 

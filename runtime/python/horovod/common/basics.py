@@ -211,14 +211,16 @@ def shutdown() -> None:
     with _leaving:
         if is_initialized():
             _failure.note_leaving()
-        _lib.lib.hvd_shutdown()
-        # From here on nothing works on the memory of pending operations, and who waits for one on another thread may free it.
-        generation += 1
-        _timeline_path = None
-        if os.environ.get(_JOINED) == _own_mark():
-            os.environ.pop(_JOINED, None)
-        for forget in when_left:
-            forget()
+        try:
+            _lib.lib.hvd_shutdown()
+        finally:  # Ctrl-C during the call comes as an exception after it
+            # From here on nothing works on the memory of pending operations, and who waits for one on another thread may free it.
+            generation += 1
+            _timeline_path = None
+            if os.environ.get(_JOINED) == _own_mark():
+                os.environ.pop(_JOINED, None)
+            for forget in when_left:
+                forget()
 
 
 def is_initialized() -> bool:

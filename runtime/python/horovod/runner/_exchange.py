@@ -72,6 +72,7 @@ class Folder:
         self._key = secrets.token_hex(32)
         (self.path / "function").write_bytes(sealed(self._key, _FUNCTION, payload))
         self.environment = {FOLDER: path, KEY: self._key}
+        self.words: List[str] = []  # for hvdrun
 
     def take(self, line: bytes) -> bytes:
         """Returns the part of a line of output that is for the user, and not of a result."""
@@ -99,6 +100,8 @@ class Lines:
         parts = [text[begin : begin + _PART_BYTES] for begin in range(0, len(text), _PART_BYTES)]
         self.environment = {WORD: word, PARTS: str(len(parts)), KEY: self._key}
         self.environment.update({f"{PART}{number}": part for number, part in enumerate(parts)})
+        # What ranks say to this process is kept in no file.
+        self.words = ["--unkept-after", WORD]
         self._word = word.encode()
         self._results: Dict[int, List[bytes]] = {}
         self._complete: Dict[int, bytes] = {}

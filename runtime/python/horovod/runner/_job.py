@@ -134,6 +134,12 @@ def start(argv: List[str], environment: Dict[str, str], pass_fds: Tuple[int, ...
     )  # fmt: skip
 
 
+def _tied() -> List[str]:
+    """The words that make hvdrun stop its ranks when this process is killed, which nobody then tells it. Whoever starts it with
+    them waits for its end on the same thread: Linux tells the end of that thread, too."""
+    return ["--end-with-parent", str(os.getpid())]
+
+
 def run_to_end(
     process: subprocess.Popen,
     take: Callable[[bytes], bytes],
@@ -225,7 +231,7 @@ def pickled_call(func: Callable[..., Any], args: Optional[Iterable[Any]], kwargs
 
 def _run_command(words: List[str], command: List[str]) -> None:
     """Runs a command as the ranks. RuntimeError, in words that programs know from Horovod, when the job fails."""
-    code, last_words = run_to_end(start([find_program("hvdrun"), *words, *command], dict(os.environ)), lambda line: line)
+    code, last_words = run_to_end(start([find_program("hvdrun"), *words, *_tied(), *command], dict(os.environ)), lambda line: line)
     if code == 0:
         return
     over_limit = constants.RESET_LIMIT_EXCEEDED_MESSAGE.partition("{}")[0]
@@ -255,7 +261,7 @@ def run_arguments(arguments: Any, elastic: bool) -> Optional[List[Any]]:
         exchange: Union[Folder, Lines] = Folder(folder, payload) if is_all_here else Lines(payload)
         passed = [word for name in exchange.environment for word in ("-x", name)]
         python = [arguments.executable or sys.executable, "-m", "horovod.runner.run_task"]
-        process = start([hvdrun, *words, *passed, *python], {**os.environ, **exchange.environment})
+        process = start([hvdrun, *words, *_tied(), *exchange.words, *passed, *python], {**os.environ, **exchange.environment})
         code, last_words = run_to_end(process, exchange.take)
         if not elastic:
             replies = [exchange.result(rank) for rank in range(arguments.num_proc)]

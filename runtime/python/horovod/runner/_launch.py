@@ -98,7 +98,7 @@ class Launch:
         count = self.num_proc
         # The host list says only whether the agents call loopback; where ranks are is known when all have called.
         hosts = f"localhost:{count}" if self.is_local else f"cluster:{count}"
-        words = ["--launcher", "spark", "--driver-fd", str(driver_fd), "-np", str(count), "-H", hosts, *self.words]
+        words = ["--launcher", "spark", "--driver-fd", str(driver_fd), "-np", str(count), "-H", hosts, *exchange.words, *self.words]
         passed = [word for name in exchange.environment for word in ("-x", name)]
         passed += [
             word for name, value in self.environment.items() for word in ("-x", name if name in self._hidden() else f"{name}={value}")

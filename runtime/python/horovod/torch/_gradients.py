@@ -185,6 +185,7 @@ class _Gradient:
 
     def start(self, grad: torch.Tensor) -> None:
         """Reduces `grad`, together with its group if it is the group's last one."""
+        _begin(self.common)
         if (
             grad.dtype is self.dtype
             and grad.device == self.device
@@ -339,6 +340,12 @@ class _GradientGroup:
         self.arrivals = itertools.count(1)
 
 
+def _begin(common: Collection) -> None:
+    """Is called before a gradient is in flight. The first one makes the plans anew where their process set has changed."""
+    if not common.is_in_flight and (owner := common.owner()) is not None:
+        owner.follow_set()
+
+
 def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
     common = gradient.common
     settings = gradient.settings
@@ -362,6 +369,7 @@ def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
             else:
                 # A hook of the script's comes after this one, and may change the gradient. So the step starts it, or the
                 # end of the backward pass.
+                _begin(common)
                 common.is_in_flight = True
                 common.enter_backward()
 
@@ -473,11 +481,18 @@ class Reducer:
         job was left."""
         return basics.generation, self.settings.process_set.process_set_id
 
+    def follow_set(self) -> None:
+        """Makes plans anew where the process set has another number by now. Nothing is in flight. Thread: any."""
+        if self._plans_of != self._set_of_plans():
+            with self.common.lock:  # who comes second waits until all are forgotten
+                if self._plans_of != self._set_of_plans():
+                    self._forget_plans()
+                    self._plans_of = self._set_of_plans()
+
     def start_over(self) -> None:
         """A step, or zero_grad, has come: what backward makes from now on is new."""
-        if self._plans_of != self._set_of_plans() and not self.common.is_in_flight:
-            self._plans_of = self._set_of_plans()
-            self._forget_plans()
+        if not self.common.is_in_flight:
+            self.follow_set()
         self.common.is_synchronized = False
         if self.common.reduced:
             self.common.reduced = {}
