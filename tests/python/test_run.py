@@ -6,10 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from hvdrun import HVDRUN
+from lab import wait_until
 from patience import PATIENCE
 
 import horovod
@@ -131,10 +131,7 @@ horovod.run(work, np=2, verbose=False)
     with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) as process:
         ranks = [int(process.stdout.readline().split()[-1]) for _ in range(2)]
         process.send_signal(number)
-    deadline = time.monotonic() + PATIENCE
-    while any(os.path.exists(f"/proc/{rank}") for rank in ranks):
-        assert time.monotonic() < deadline, f"ranks {ranks} outlive the program that asked for them"
-        time.sleep(0.05)
+    wait_until(lambda: not any(os.path.exists(f"/proc/{rank}") for rank in ranks), "ranks outlive the program that asked for them")
 
 
 def test_an_exception_that_cannot_travel_is_told(hosts):
