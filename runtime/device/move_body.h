@@ -16,6 +16,7 @@
 
 #include "runtime/core/float16.h"
 #include "runtime/core/scale.h"
+#include "runtime/device/division.h"
 #include "runtime/device/host_device.h"
 
 #ifdef __CUDACC__
@@ -118,28 +119,58 @@ struct AsBool {
 // Scaling is a Scale in the type in which elements are computed. It is the same for all lanes, so that none waits for
 // another's branch.
 template <typename Value>
-struct Scaling {
+class Scaling {
+ public:
   HVD_HD explicit Scaling(const Scale& scale)
-      : factor(static_cast<Value>(scale.factor)),
-        divisor(static_cast<Value>(scale.divisor)),
-        is_scaled(scale.factor != 1.0 || scale.divisor != 1.0),
-        is_divided(scale.divisor != 1.0) {}
+      : factor_(static_cast<Value>(scale.factor)),
+        divisor_(static_cast<Value>(scale.divisor)),
+        division_(static_cast<float>(scale.divisor)),
+        is_scaled_(scale.factor != 1.0 || scale.divisor != 1.0),
+        is_divided_(scale.divisor != 1.0) {}
 
-  HVD_HD Value of(Value value) const {
+  // Of all elements of a unit.
+  template <std::size_t kCount>
+  HVD_HD void apply(Value (&values)[kCount]) const {  // NOLINT(modernize-avoid-c-arrays): registers of the device
     if constexpr (std::is_integral_v<Value>) {
-      return value;  // integers are only copied; even an unused division would cost registers
+      return;  // integers are only copied; even an unused division would cost registers
+    } else if (is_scaled_) {
+      HVD_UNROLL
+      for (Value& value : values) {
+        value = static_cast<Value>(value * factor_);
+      }
+      if (is_divided_) {
+        divide(values);
+      }
     }
-    if (!is_scaled) {
-      return value;
-    }
-    const auto product = static_cast<Value>(value * factor);
-    return is_divided ? static_cast<Value>(product / divisor) : product;
   }
 
-  Value factor;
-  Value divisor;
-  bool is_scaled;
-  bool is_divided;
+ private:
+  template <std::size_t kCount>
+  HVD_HD void divide(Value (&values)[kCount]) const {  // NOLINT(modernize-avoid-c-arrays)
+    if constexpr (std::is_same_v<Value, float>) {
+      bool is_taken = true;
+      HVD_UNROLL
+      for (const float value : values) {
+        is_taken &= division_.takes(value);
+      }
+      if (is_taken) {
+        HVD_UNROLL
+        for (float& value : values) {
+          value = division_.quotient(value);
+        }
+        return;
+      }
+    }
+    for (Value& value : values) {
+      value = static_cast<Value>(value / divisor_);
+    }
+  }
+
+  Value factor_;
+  Value divisor_;
+  FloatDivision division_;
+  bool is_scaled_;
+  bool is_divided_;
 };
 
 // ---- units ----
@@ -197,10 +228,16 @@ struct Mover {
   }
 
   HVD_HD static Output convert(const Input& input, const Scaling<Value>& by) {
+    Value values[kUnit];  // NOLINT(modernize-avoid-c-arrays): registers of the device
+    HVD_UNROLL
+    for (std::size_t i = 0; i < kUnit; ++i) {
+      values[i] = From::load(input.at[i]);
+    }
+    by.apply(values);
     Output output;
     HVD_UNROLL
     for (std::size_t i = 0; i < kUnit; ++i) {
-      output.at[i] = To::store(by.of(From::load(input.at[i])));
+      output.at[i] = To::store(values[i]);
     }
     return output;
   }

@@ -1,7 +1,10 @@
 // The arithmetic of the kernels, from the source that the device runs, on the host: no GPU, and no fake of one.
 #include "runtime/device/move_body.h"
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <type_traits>
@@ -189,6 +192,40 @@ TEST_CASE("a chunk finds its piece among thousands") {
   for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
     REQUIRE(piece_of(moves.data(), static_cast<std::uint32_t>(moves.size()), chunk) == owner[chunk]);
   }
+}
+
+TEST_CASE("a float32 is divided as IEEE 754 says, by multiplications") {
+  std::mt19937 random(11);
+  std::size_t taken = 0;
+  std::size_t wrong = 0;
+  const auto compare = [&](float number, float divisor) {
+    const FloatDivision division(divisor);
+    if (division.takes(number)) {
+      ++taken;
+      wrong +=
+          std::bit_cast<std::uint32_t>(division.quotient(number)) != std::bit_cast<std::uint32_t>(number / divisor);
+    }
+  };
+  for (const float divisor : {2.0F, 3.0F, 7.0F, 8.0F, 49.0F, 1000.0F, 65535.0F, 16777215.0F}) {
+    for (int i = 0; i < 100'000; ++i) {
+      compare(std::bit_cast<float>(static_cast<std::uint32_t>(random())), divisor);
+    }
+    compare(0.0F, divisor);
+    compare(-0.0F, divisor);
+    compare(std::numeric_limits<float>::max(), divisor);
+  }
+  for (int i = 0; i < 100'000; ++i) {
+    compare(std::bit_cast<float>(static_cast<std::uint32_t>(random())), static_cast<float>(2 + random() % 16777214));
+  }
+  CHECK(wrong == 0);
+  CHECK(taken > 700'000);
+  const FloatDivision thirds(3.0F);
+  for (const float odd : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),
+                          std::numeric_limits<float>::denorm_min(), 1e-30F}) {
+    CHECK_FALSE(thirds.takes(odd));
+  }
+  CHECK_FALSE(FloatDivision(1.5F).takes(1.0F));
+  CHECK_FALSE(FloatDivision(1e9F).takes(1.0F));
 }
 
 TEST_CASE("what an integer cannot hold becomes its nearest value, and no number becomes 0") {
