@@ -5,6 +5,7 @@ import random
 import sys
 import threading
 
+import lean_imports  # noqa: F401  (first)
 import numpy as np
 import tensorflow as tf
 from rank_side import raises, run_cases
@@ -507,6 +508,23 @@ def case_compiled_functions_that_ranks_trace_in_other_orders():
         after, a, b, c = function(tf.ones([64]))
         same(after, 64.0 * SIZE * (step * SIZE + 1))
         same([b - a, c - b], [64.0 * SIZE] * 2)
+
+
+def case_autograph_leaves_our_functions_as_they_are():
+    variable = tf.Variable(tf.ones([2]))
+
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(variable * variable)
+        variable.assign_sub(hvd.DistributedGradientTape(tape).gradient(loss, [variable])[0])
+        return hvd.allgather(hvd.allreduce(tf.ones([1]) * hvd.rank())), hvd.broadcast(tf.ones([1]), 0)
+
+    def rewritten():
+        return sum("__autograph_generated_file" in name for name in sys.modules)
+
+    before = rewritten()
+    tf.function(step)()
+    assert rewritten() - before == 1, "step, and no function that it calls"
 
 
 def case_what_xla_cannot_compile_is_named_with_a_way_out():

@@ -33,6 +33,17 @@ def _make_unordered(operations: Any) -> None:
         auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS = known | set(operations)
 
 
+def _keep_unconverted(package: str) -> None:
+    """AutoGraph rewrites each function that a tf.function reaches, for which it reads its source: for ours some two seconds of the
+    first step, for nothing, as they have no condition or loop on tensors. Where TensorFlow does not have these rules any more, it
+    takes that time."""
+    from tensorflow.python.autograph.core import config
+
+    known = getattr(config, "CONVERSION_RULES", None)
+    if isinstance(known, tuple) and hasattr(config, "DoNotConvert"):
+        config.CONVERSION_RULES = (config.DoNotConvert(package), *known)
+
+
 def _load() -> Any:
     if not is_version_greater_equal_than(tf.__version__, MINIMUM):
         raise HorovodVersionMismatchError(
@@ -51,6 +62,7 @@ def _load() -> Any:
             "Broadcast", "Alltoall",
         )
     )  # fmt: skip
+    _keep_unconverted("horovod")
     return operations
 
 
