@@ -14,6 +14,8 @@ import time
 WAY, MARK = sys.argv[1], pathlib.Path(sys.argv[2]) / "killed"
 if WAY.startswith("jax") or os.environ.get("KERAS_BACKEND") in ("jax", "torch"):
     sys.modules["tensorflow"] = None  # it must not be needed
+else:
+    import lean_imports  # noqa: F401  (before TensorFlow)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import numpy as np
 from rank_side import report

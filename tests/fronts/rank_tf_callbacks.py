@@ -3,6 +3,7 @@
 import tempfile
 import warnings
 
+import lean_imports  # noqa: F401  (first)
 import numpy as np
 import tensorflow as tf
 from rank_side import raises, run_cases

@@ -4,6 +4,7 @@ import os
 import threading
 from itertools import islice
 
+import lean_imports  # noqa: F401  (first)
 import tensorflow as tf
 from patience import PATIENCE
 from rank_side import raises, run_cases

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 
+import lean_imports  # noqa: F401  (first)
 import tensorflow as tf
 from rank_side import meet, report
 

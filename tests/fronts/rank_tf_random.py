@@ -6,6 +6,7 @@ import os
 import random
 import sys
 
+import lean_imports  # noqa: F401  (first)
 import numpy as np
 import tensorflow as tf
 from random_programs import ALL, do, expected, make_inputs, make_plan, run_all, values_of

@@ -153,7 +153,7 @@ CASES = [
 
 @functools.lru_cache(maxsize=None)
 def outcome():
-    return run_ranks(2, HERE / "rank_tf_data.py", env={"TF_CPP_MIN_LOG_LEVEL": "3"})
+    return run_ranks(2, HERE / "rank_tf_data.py", env={"TF_CPP_MIN_LOG_LEVEL": "3"}, by_agent=True, framework="tensorflow")
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from hvdrun import HVDRUN, ROOT, hvdrun
+from ranks import QUICK_XLA
 
 SCRIPT = pathlib.Path(__file__).parent / "rank_elastic.py"
 pytestmark = pytest.mark.skipif(not os.access(HVDRUN, os.X_OK), reason="hvdrun is not built")
@@ -49,7 +50,8 @@ WAYS = [
 def test_a_killed_rank_is_named_and_taken_in_again(tmp_path, way, environment, is_here):
     if not is_here:
         pytest.skip("not installed")
-    environment = {**os.environ, **environment, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "HVD_TEST_REPORTS": str(tmp_path),
+    environment = {**os.environ, **environment, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3",
+                   "HVD_TEST_REPORTS": str(tmp_path), "XLA_FLAGS": QUICK_XLA,
                    "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "tests/support"), os.environ.get("PYTHONPATH")]))}  # fmt: skip
     done = hvdrun("-np", 3, "--min-np", 2, "--elastic-restarts", 5, sys.executable, SCRIPT, way, tmp_path, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

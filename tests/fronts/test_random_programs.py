@@ -9,13 +9,14 @@ import pytest
 from ranks import run_ranks
 
 HERE = pathlib.Path(__file__).parent
-COUNT = int(os.environ.get("HVD_TEST_PROGRAMS", "20"))
+COUNT = int(os.environ.get("HVD_TEST_PROGRAMS", "12"))
 # Ranks that wait for each other for ever end with the error that names what waits.
 TENSORFLOW = {"TF_CPP_MIN_LOG_LEVEL": "3", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "120"}
 
 
-def check(script, expected, *arguments, **environment):
-    for reported in run_ranks(2, HERE / script, *arguments, env=environment).check().reports:
+def check(script, expected, *arguments, framework=None, **environment):
+    by = {"by_agent": True, "framework": framework} if framework else {}
+    for reported in run_ranks(2, HERE / script, *arguments, env=environment, **by).check().reports:
         assert reported == expected
 
 
@@ -25,7 +26,7 @@ def test_tensorflow(threads):
     alone = {"HVD_TEST_ONE_THREAD": "1"} if threads == "one thread" else {}
     compiled = _can_compile() * COUNT // 2
     expected = {"function": COUNT, **({"jit_compile": compiled} if compiled else {})}
-    check("rank_tf_random.py", expected, COUNT, compiled, **TENSORFLOW, **alone)
+    check("rank_tf_random.py", expected, COUNT, compiled, framework="tensorflow", **TENSORFLOW, **alone)
 
 
 def _can_compile():

@@ -1,4 +1,4 @@
-"""horovod.tensorflow: each script of cases runs once for each number of ranks, as importing TensorFlow takes seconds."""
+"""horovod.tensorflow: each script of cases runs once for each number of ranks, which are forks of a process that has imported TensorFlow."""
 
 import ast
 import functools
@@ -44,7 +44,7 @@ def needs_its_keras(number):
 @functools.lru_cache(maxsize=None)
 def outcome(number):
     script, size, env = RUNS[number]
-    return run_ranks(size, HERE / script, env={**QUIET, **env})
+    return run_ranks(size, HERE / script, env={**QUIET, **env}, by_agent=True, framework="tensorflow")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_ranks_end_in_order(number):
 
 @functools.lru_cache(maxsize=None)
 def failures():
-    return run_ranks(2, HERE / "rank_tf_failure.py", env=QUIET, by_agent=True)
+    return run_ranks(2, HERE / "rank_tf_failure.py", env=QUIET, by_agent=True, framework="tensorflow")
 
 
 def test_ranks_that_disagree_within_a_graph_are_told_in_time_and_can_meet_again():

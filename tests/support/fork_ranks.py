@@ -1,6 +1,7 @@
-"""Runs the ranks of tests as forks of one process that has imported torch: that import is most of a short test's time.
+"""Runs the ranks of tests as forks of one process that has imported a framework: that import is most of a short test's time.
 
-Started once per test session (ranks.py). Each line on standard input is a request, a JSON object: `folder`, `script`,
+Arguments: the modules to import, as far as they are there.
+Started once per test session and framework (ranks.py). Each line on standard input is a request, a JSON object: `folder`, `script`,
 `arguments`, `environment`, `ranks` (each rank's own environment), `imports` (modules that they find imported), and
 `after_failure` (seconds that the others get when one rank has failed). Answers,
 a line each: the pid of a process that leads a session of its own and runs the ranks; and, when it has ended, "done". It
@@ -20,11 +21,9 @@ import sys
 import threading
 import traceback
 
-try:
-    import torch  # the point of it
-    import torch._dynamo  # by the first optimizer of each rank else, for as long as torch itself takes
-except ImportError:  # an environment with other frameworks alone (scripts/fronts-versions)
-    torch = None
+for module in sys.argv[1:]:
+    with contextlib.suppress(ImportError):  # an environment with other frameworks alone (scripts/fronts-versions)
+        importlib.import_module(module)
 
 
 def become_rank(output, environment):
@@ -37,6 +36,7 @@ def become_rank(output, environment):
 
 def tell_if_cuda_is_lost():
     """CUDA does not survive a fork: what it says then does not name the cause."""
+    torch = sys.modules.get("torch")
     if torch is not None and torch.cuda._is_in_bad_fork():
         print("fork_ranks: CUDA was in use before this rank was forked, by importing torch or what a test imports with it: "
               "nothing on a GPU can work in this rank. Run it by hvdrun (by_agent=False)", file=sys.stderr)  # fmt: skip
@@ -44,7 +44,8 @@ def tell_if_cuda_is_lost():
 
 def leave(code):
     """Ends this fork as a script ends, exit handlers and all, but without taking Python apart: that would write to, and so
-    copy, every page that it shares with the process that has imported torch, which took longer than the test."""
+    copy, every page that it shares with the process that has imported a framework, which took longer
+    than the test."""
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()

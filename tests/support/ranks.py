@@ -36,12 +36,21 @@ class Outcome:
         return self
 
 
-def run_ranks(size, script, *arguments, env=None, by_agent=False, launch=None, imports=(), nodes=None):
+# XLA compiles in two thirds of the time: what is tested is which programs run, and not how fast.
+QUICK_XLA = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+# What a process imports once for all ranks that are forks of it, as far as it is there. torch._dynamo: the first optimizer
+# would import it, which takes as long as torch itself.
+FRAMEWORKS = {"torch": ("torch", "torch._dynamo"), "tensorflow": ("lean_imports", "tensorflow")}
+# These are read when Python and a framework start, not when a rank does.
+READ_AT_START = ("OMP_NUM_THREADS", "TF_CPP_MIN_LOG_LEVEL", "TF_USE_LEGACY_KERAS")
+
+
+def run_ranks(size, script, *arguments, env=None, by_agent=False, launch=None, framework="torch", imports=(), nodes=None):
     """Runs `python script arguments...` on `size` ranks. `by_agent`: without hvdrun, so that nobody stops survivors.
     `launch`: a command line that ends with the script's; instead of hvdrun's or the agent.
 
-    `nodes`: how many ranks each node has, where they are to be on several; only without hvdrun.
-    `imports`: modules that are imported once for all ranks of all such runs, where hvdrun is not used.
+    Without hvdrun: `framework` is one of FRAMEWORKS, and `imports` names more modules that are imported once for all ranks of all
+    such runs. `nodes`: how many ranks each node has, where they are to be on several.
     """
     with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
         paths = [str(ROOT / "tests" / "support"), os.environ.get("PYTHONPATH")]
@@ -52,6 +61,7 @@ def run_ranks(size, script, *arguments, env=None, by_agent=False, launch=None, i
             PYTHONFAULTHANDLER="1",
             PYTHONPATH=os.pathsep.join(filter(None, paths)),
             PYTHONUNBUFFERED="1",
+            XLA_FLAGS=QUICK_XLA,
         )
         environment.update(env or {})
         script, arguments = str(script), [str(argument) for argument in arguments]
@@ -62,7 +72,7 @@ def run_ranks(size, script, *arguments, env=None, by_agent=False, launch=None, i
             command = [HVDRUN, "-np", str(size), "-H", f"localhost:{size}", sys.executable, script, *arguments]
             codes, output = _by_command(command, environment)
         else:
-            codes, output = _by_agent(size, script, arguments, environment, folder, imports, nodes or [size])
+            codes, output = _by_agent(size, script, arguments, environment, folder, framework, imports, nodes or [size])
         reports = []
         for rank in range(size):
             path = pathlib.Path(folder) / f"{rank}.json"
@@ -84,10 +94,10 @@ def _by_command(command, environment):
 
 
 class _Forker:
-    """The one process of this test session that has imported torch; ranks are forks of it (fork_ranks.py)."""
+    """The one process of this test session that has imported a framework; ranks are forks of it (fork_ranks.py)."""
 
-    def __init__(self, environment):
-        self._process = subprocess.Popen([sys.executable, str(ROOT / "tests/support/fork_ranks.py")], env=environment,
+    def __init__(self, modules, environment):
+        self._process = subprocess.Popen([sys.executable, str(ROOT / "tests/support/fork_ranks.py"), *modules], env=environment,
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)  # unbuffered: select is used
         atexit.register(self._process.stdin.close)  # it ends then
 
@@ -110,16 +120,16 @@ class _Forker:
 
 
 @functools.lru_cache(maxsize=None)
-def _forker(threads):
-    # These are read when Python and torch start, not when a rank does.
-    return _Forker(dict(os.environ, OMP_NUM_THREADS=threads, PYTHONFAULTHANDLER="1", PYTHONUNBUFFERED="1"))
+def _forker(framework, settings):
+    return _Forker(FRAMEWORKS[framework], dict(os.environ, PYTHONFAULTHANDLER="1", PYTHONUNBUFFERED="1", **dict(settings)))
 
 
-def _by_agent(size, script, arguments, environment, folder, imports, nodes):
+def _by_agent(size, script, arguments, environment, folder, framework, imports, nodes):
     socket_folder = tempfile.mkdtemp(prefix="hvd-")  # short: a socket's path has 107 bytes at most
     agent = Agent(socket_folder + "/agent", size)
     try:
-        failure = _forker(environment["OMP_NUM_THREADS"]).run({
+        settings = tuple((name, environment[name]) for name in READ_AT_START if name in environment)
+        failure = _forker(framework, settings).run({
             "folder": folder, "script": script, "arguments": arguments, "environment": environment,
             "imports": imports, "after_failure": int(PATIENCE / 3), "ranks": [_identity(agent, rank, nodes) for rank in range(size)],
         })  # fmt: skip
