@@ -34,6 +34,7 @@ namespace {
 const std::map<std::string, std::string, std::less<>> kOtherWords = {
     {"attach", "clusters"}, {"az", "batch-ai"},         {"batchai", "batch-ai"}, {"bench", "tuning"},
     {"check", "hosts"},     {"exec", "clusters"},       {"files", "clusters"},   {"jax", "fronts"},
+    {"ddp", "horovod"},     {"fsdp", "horovod"},        {"pytorch", "horovod"},  {"torch", "horovod"},
     {"join", "elastic"},    {"jsrun", "allocations"},   {"keras", "fronts"},     {"logs", "clusters"},
     {"lsf", "allocations"}, {"manifest", "kubernetes"}, {"mpiexec", "mpi"},      {"mpijob", "kubernetes"},
     {"mpirun", "mpi"},      {"nccl", "gpus"},           {"nodes", "clusters"},   {"pbs", "allocations"},

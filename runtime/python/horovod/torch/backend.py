@@ -2,8 +2,8 @@
 
     torch.distributed.init_process_group("hvd")
 
-in a script that hvdrun started. DistributedDataParallel, FSDP and whatever else uses process groups then run on libhvd, on
-CPUs; tensors on other devices travel through host memory. all_reduce, broadcast, all_gather_into_tensor and
+in a script that hvdrun started. DistributedDataParallel, FSDP and whatever else uses process groups then run on libhvd:
+tensors on NVIDIA GPUs by NCCL where it can use that, those of other devices through host memory. all_reduce, broadcast, all_gather_into_tensor and
 reduce_scatter_tensor go on after the call with async_op=True; the others are done when it returns. Each group must see its
 operations in the same order on all its ranks, as torch demands anyway. send, recv and batch_isend_irecv go over libhvd's links, in
 any size and order. An operation that takes longer than the timeout of its group (init_process_group, new_group) raises
