@@ -99,6 +99,14 @@ def case_sync_batch_norm_refuses():
     assert torch.equal(hvd.allreduce(torch.ones(1)), torch.ones(1))
 
 
+def case_a_gradient_of_a_norms_gradient_is_refused():
+    norm = hvd.SyncBatchNorm(2)
+    x = torch.randn(rows(RANK), 2, requires_grad=True)
+    (gradient,) = torch.autograd.grad(norm(x).square().sum(), x, create_graph=True)
+    if SIZE > 1:  # alone it is torch's own
+        assert "once_differentiable" in raises(RuntimeError, gradient.square().sum().backward)
+
+
 # ---- elastic ----
 
 
@@ -226,6 +234,19 @@ def case_elastic_state_of_a_model_that_has_more_than_tensors():
     assert model[0].weight.tolist() == [[SIZE - 1.0] * 2] * 2 and model[0].weight.data_ptr() == weight
     assert "get_extra_state" in raises(ValueError, hvd.broadcast_parameters, model.state_dict(), 0)
     model.load_state_dict(hvd.broadcast_object(model.state_dict(), 0))
+
+
+def case_what_a_model_remembers_is_restored_as_often_as_is_needed():
+    model = Remembers(1, 1)
+    model.memory = torch.zeros(1)
+    state = hvd.elastic.TorchState(model=model)
+    state.restore()
+    for committed in (1, 2):
+        model.memory += 1
+        state.save()
+        model.memory += 5
+        state.restore()
+        assert model.memory.tolist() == [committed]
 
 
 def case_elastic_optimizers_that_are_made_anew_have_the_names_of_a_newcomers():

@@ -381,7 +381,14 @@ def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
     return on_gradient if settings.op == _lib.AVERAGE else on_gradient_to_reduce_once
 
 
+class _Ended:
+    """_Ended counts the reducers that have ended: each may have left a parameter without a hook that an earlier one had."""
+
+    count = 0
+
+
 def _end(common: Collection, hooks: List[Any]) -> None:
+    _Ended.count += 1
     common.forget_waiting()
     for hook in hooks:
         hook.remove()
@@ -417,6 +424,7 @@ class Reducer:
         self._handles: List[_lib.HandleArray] = []  # of gradients in groups, group by group
         self._earlier: List[_lib.HandleArray] = []  # of batches in flight that have been replaced
         self._hooks: List[Any] = []
+        self._seen_ended = _Ended.count
         self._is_again = False  # guarded by common.lock
         self._plans_of = self._set_of_plans()
         # A parameter outlives this reducer when the script makes another optimizer for it.
@@ -445,15 +453,27 @@ class Reducer:
         for p, gradient in new.items():
             gradient.set_again(self._is_again)
             self.gradients[p] = gradient
-            # Two optimizers of one parameter would both reduce its gradient, at once. The newest takes over; the other one
-            # finds the gradient in its step.
-            if p in _HOOKS and (earlier := _HOOKS[p]()) is not None:
-                earlier.remove()
-            self._hooks.append(add_hook(p, _hook_of(gradient)))
-            gradient.hook_number = getattr(self._hooks[-1], "id", None)
-            _HOOKS[p] = weakref.ref(self._hooks[-1])
+            self._hook(p, gradient)
             if self.settings.op != _lib.AVERAGE:
                 self._hooks.append(_watch_for_zeros(p, gradient))
+
+    def _hook(self, p: torch.Tensor, gradient: _Gradient) -> None:
+        # Two optimizers of one parameter would both reduce its gradient, at once. The newest takes over; the other one
+        # finds the gradient in its step.
+        if p in _HOOKS and (earlier := _HOOKS[p]()) is not None:
+            earlier.remove()
+        self._hooks.append(add_hook(p, _hook_of(gradient)))
+        gradient.hook_number = getattr(self._hooks[-1], "id", None)
+        _HOOKS[p] = weakref.ref(self._hooks[-1])
+
+    def hook_again(self) -> None:
+        """Takes back the parameters that a later optimizer had taken over and that is gone."""
+        if self._seen_ended == _Ended.count:
+            return
+        self._seen_ended = _Ended.count
+        for p, gradient in self.gradients.items():
+            if p not in _HOOKS or _HOOKS[p]() is None:
+                self._hook(p, gradient)
 
     def _grow_batch(self, capacity: int) -> None:
         common = self.common
@@ -549,7 +569,7 @@ class Reducer:
                 continue
             grad = p.grad
             if self.common.reduced and gradient.is_reduced(grad) and not _is_zeros(grad):
-                raise AssertionError(_REDUCED_ALREADY)  # the script has removed others, and not this one
+                continue  # of an earlier backward pass, which this one has added nothing to
             if grad is None:
                 if not p.requires_grad and gradient.group is None:
                     continue  # frozen since

@@ -198,6 +198,7 @@ class _TensorSpec:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.shape = tuple(tensor.shape)
+        self.stride = tensor.stride() if tensor.layout is torch.strided else ()
         self.dtype = tensor.dtype
         self.is_on_host = tensor.device.type == "cpu"
 
@@ -205,7 +206,11 @@ class _TensorSpec:
         """Returns `current` if it fits, so that references to it stay good; otherwise a new tensor."""
         if isinstance(current, torch.Tensor) and (tuple(current.shape), current.dtype) == (self.shape, self.dtype):
             return current
-        return torch.zeros(self.shape, dtype=self.dtype, device="cpu" if self.is_on_host else p.device)
+        device = "cpu" if self.is_on_host else p.device
+        if (self.shape, self.stride) == (tuple(p.shape), p.stride() if p.layout is torch.strided else None):
+            # Fused steps walk through a parameter's memory and its state's alike, as with channels_last.
+            return torch.zeros_like(p, dtype=self.dtype, device=device, requires_grad=False)
+        return torch.zeros(self.shape, dtype=self.dtype, device=device)
 
 
 class _DeviceTensor:

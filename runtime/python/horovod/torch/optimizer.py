@@ -106,6 +106,7 @@ class _DistributedOptimizer(NamedMixin):
         if not self._hvd_reduces:
             return
         reducer = self._hvd_reducer
+        reducer.hook_again()
         everything = [p for group in self.param_groups for p in group["params"]]
         new = [p for p in everything if p.requires_grad and p not in reducer.gradients]
         if not new:
@@ -207,6 +208,7 @@ class _DistributedOptimizer(NamedMixin):
                 "optimizer.synchronize(). This is prohibited as it can cause a race condition."
             )
         self._hvd_reducer.start_over()
+        self._hvd_reducer.hook_again()
         super().zero_grad(*args, **kwargs)
 
     @property
@@ -222,6 +224,10 @@ class _DistributedOptimizer(NamedMixin):
         """Returns what DistributedOptimizer was asked for, under Horovod's names, where the wrapped optimizer has no such
         attribute of its own."""
         settings = self.__dict__.get("_hvd_settings")
+        wrapped = getattr(super(), "__getattr__", None)
+        if wrapped is not None:  # the script's own class may have one
+            with contextlib.suppress(AttributeError):
+                return wrapped(name)
         if settings is None or name not in _TOLD:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(settings, _TOLD[name])

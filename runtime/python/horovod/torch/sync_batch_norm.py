@@ -115,6 +115,7 @@ class _SyncBatchNorm(torch.autograd.Function):
         return output.to(x.dtype), mean, variance, count
 
     @staticmethod
+    @torch.autograd.function.once_differentiable  # the gradient of a gradient would lack the input's and the statistics' parts
     def backward(ctx: Any, gradient, *_):  # noqa: ANN001
         input, weight, mean, scale, count = ctx.saved_tensors
         exact = input.detach().to(mean.dtype)

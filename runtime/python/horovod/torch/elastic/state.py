@@ -100,7 +100,11 @@ class ModelStateHandler(StateHandler):
         self._saved = _Copier().copy(self.value.state_dict(), self._saved)
 
     def restore(self) -> None:
-        self.value.load_state_dict(self._saved)
+        state = copy.copy(self._saved)
+        for name, value in self._saved.items():
+            if not _is_in_place(name, value):
+                state[name] = copy.deepcopy(value)  # the module may keep the very object, and change it
+        self.value.load_state_dict(state)
 
     def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
         state = self.value.state_dict()
