@@ -65,6 +65,10 @@ bool fits(const DlTensor& tensor, const hvd_op& op) {
   if (tensor.device_type != kDlCpu || op.dtype < 0 || op.dtype >= static_cast<std::int32_t>(std::size(kDlTypes))) {
     return false;
   }
+  const bool has_shapes = op.ndim == 0 || (op.shape != nullptr && tensor.shape != nullptr);
+  if (op.ndim < 0 || op.ndim > HVD_MAX_DIMS || !has_shapes) {
+    return false;
+  }
   const DlType type = kDlTypes[op.dtype];
   return tensor.type_code == type.code && tensor.type_bits == type.bits && tensor.type_lanes == 1 &&
          tensor.ndim == op.ndim && std::equal(tensor.shape, tensor.shape + tensor.ndim, op.shape) &&
@@ -81,7 +85,13 @@ hvd_status hvd_set_memory(hvd_op* const* ops, void* const* objects, int32_t coun
     if (ops == nullptr || objects == nullptr || view == nullptr) {
       return missing("hvd_set_memory: ops, objects or view");
     }
+    if (count < 0) {
+      return Error(Code::kInvalid, "hvd_set_memory: count is negative");
+    }
     for (std::int32_t i = 0; i < count; ++i) {
+      if (ops[i] == nullptr) {
+        return missing("hvd_set_memory: an operation");
+      }
       DlTensor tensor{};
       if (view(objects[i], &tensor) != 0 || !fits(tensor, *ops[i])) {
         return Error(Code::kMismatch, "hvd_set_memory: tensor " + std::to_string(i) +

@@ -260,11 +260,16 @@ Result<void> CpuBackend::allreduce_pieces(std::span<const Piece> pieces, Dtype d
     const StageSpan span(sink_, Stage::kWire, bytes_of(pieces));
     return leaders_.allreduce(scaled(pieces, dtype, scales.before), dtype, op, scales.after, interrupt);
   }
-  auto done = run_segments(pieces, dtype, op, scales, interrupt);
-  if (!done.ok()) {
-    wire_.stop();  // the memory belongs to the caller again
+  try {
+    auto done = run_segments(pieces, dtype, op, scales, interrupt);
+    if (!done.ok()) {
+      wire_.stop();  // the memory belongs to the caller again
+    }
+    return done;
+  } catch (...) {  // no memory, or no thread
+    wire_.stop();
+    throw;
   }
-  return done;
 }
 
 Result<void> CpuBackend::allreduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,

@@ -22,6 +22,18 @@ void add_to_list(std::string& list, std::string_view word, std::string_view sepa
   list += word;
 }
 
+std::string host_and_port(const std::string& address, const std::string& port) {
+  const bool has_colons = address.find(':') != std::string::npos;
+  return (has_colons ? "[" + address + "]" : address) + ":" + port;
+}
+
+std::string lowered(std::string text) {
+  for (char& c : text) {
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return text;
+}
+
 std::string counted(std::size_t count, std::string_view noun) {
   std::string text = std::to_string(count) + " ";
   text += noun;

@@ -46,6 +46,12 @@ void add_to_list(std::string& list, std::string_view word, std::string_view sepa
 // "1 node", "2 nodes".
 std::string counted(std::size_t count, std::string_view noun);
 
+// "10.0.0.1:80", and "[fd00::1]:80" of an address that has colons itself.
+std::string host_and_port(const std::string& address, const std::string& port);
+
+// The same text with small letters for A to Z.
+std::string lowered(std::string text);
+
 // "200 ms", "1.5 s", "30 s".
 std::string duration_text(Duration duration);
 

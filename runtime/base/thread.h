@@ -14,13 +14,21 @@ namespace hvd {
 // characters, as top(1) shows it.
 template <typename Body>
 std::thread start_thread(const char* name, Body body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  // BlockedSignals gives the caller its signals back also where no thread can be started, and std::thread throws.
+  struct BlockedSignals {
+    BlockedSignals() {
+      sigset_t all;
+      sigfillset(&all);
+      ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    }
+    BlockedSignals(const BlockedSignals&) = delete;
+    BlockedSignals& operator=(const BlockedSignals&) = delete;
+    ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+    sigset_t before{};
+  };
+  const BlockedSignals blocked;
   std::thread thread(std::move(body));
   ::pthread_setname_np(thread.native_handle(), name);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;
 }
 

@@ -221,7 +221,15 @@ void EngineCore::advance() {
       return;
     }
     steps.pop(running_);
-    runner_->run(running_);
+    try {
+      runner_->run(running_);
+    } catch (const std::bad_alloc&) {
+      // The others wait for this rank's part of the step, and only the job's end reaches them.
+      end_for(Error(Code::kResource, "out of memory while an operation was carried out"), parts_.map.rank);
+    } catch (const std::exception& thrown) {
+      end_for(Error(Code::kSystem, std::string("while an operation was carried out: ") + thrown.what()),
+              parts_.map.rank);
+    }
   }
 }
 

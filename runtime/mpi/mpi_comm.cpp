@@ -106,8 +106,10 @@ Result<MpiMessage> MpiComm::receive(void* data, std::size_t bytes, int from, int
 
 Result<bool> MpiComm::test(MpiMessage& message) {
   if (!message.is_done) {
+    const MpiHandle before = message.request;
     auto done = library_->test(message.request);
     if (!done.ok()) {
+      message.is_done = message.request != before;  // MPI has freed it, and nobody may ask for it again
       return Error(Code::kLostPeer, "rank " + std::to_string(message.peer) + " over MPI: " + done.error().message());
     }
     message.is_done = done.value();
@@ -169,8 +171,9 @@ void MpiComm::take_back(std::span<MpiMessage> messages, const Error& why) {
   const Deadline deadline = Deadline::after(kTakeBackTime);
   for (MpiMessage& message : messages) {
     while (!message.is_done) {
+      const MpiHandle before = message.request;
       const auto is_done = library_->test(message.request);
-      message.is_done = is_done.ok() && is_done.value();
+      message.is_done = is_done.ok() ? is_done.value() : message.request != before;
       if (!is_done.ok() || (!message.is_done && deadline.has_passed())) {
         MpiProcess::instance().spoil(why.message());
         return;

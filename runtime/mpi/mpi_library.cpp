@@ -144,8 +144,9 @@ class MpiLibraryOf final : public MpiLibrary {
   Result<bool> test(MpiHandle& request) override {
     Handle handle = own(request);
     int is_done = 0;
-    HVD_TRY(check(test_(&handle, &is_done, ignore_status()), "MPI_Test"));
-    request = to_number(handle);
+    const int code = test_(&handle, &is_done, ignore_status());
+    request = to_number(handle);  // also of one that has failed: MPI may have freed it
+    HVD_TRY(check(code, "MPI_Test"));
     return is_done != 0;
   }
   Result<void> cancel(MpiHandle& request) override {

@@ -448,6 +448,13 @@ TEST_CASE("the memory of operations is set to that of tensors that fit") {
   CHECK(hvd_set_memory(nullptr, objects, 1, HVD_INPUT, view_of) == HVD_INVALID);
   CHECK(hvd_set_memory(ops, nullptr, 1, HVD_INPUT, view_of) == HVD_INVALID);
   CHECK(hvd_set_memory(ops, objects, 1, HVD_INPUT, nullptr) == HVD_INVALID);
+  CHECK(hvd_set_memory(ops, objects, -1, HVD_INPUT, view_of) == HVD_INVALID);
+  hvd_op* none[] = {nullptr};
+  CHECK(hvd_set_memory(none, objects, 1, HVD_INPUT, view_of) == HVD_INVALID);
+  hvd_op shapeless = *ops[0];
+  shapeless.shape = nullptr;
+  hvd_op* shapeless_ops[] = {&shapeless};
+  CHECK(hvd_set_memory(shapeless_ops, objects, 1, HVD_INPUT, view_of) == HVD_MISMATCH);
 }
 
 TEST_CASE("a group is started whole or not at all") {

@@ -56,6 +56,52 @@ bool is_asleep(const std::atomic<pid_t>& thread) {
   return !deadline.has_passed();
 }
 
+// ForgetfulBackend has no memory for an allreduce on rank 1. On the others it waits for what becomes of the job.
+class ForgetfulBackend final : public Backend {
+ public:
+  explicit ForgetfulBackend(int rank) : rank_(rank) {}
+  Result<void> allreduce(void* /*data*/, std::size_t /*count*/, Dtype /*dtype*/, ReduceOp /*op*/,
+                         Interrupt& interrupt) override {
+    if (rank_ == 1) {
+      throw std::bad_alloc();
+    }
+    for (;;) {
+      HVD_TRY(interrupt.check());
+      std::this_thread::yield();
+    }
+  }
+  Result<void> adasum(std::span<const MutableBytes> /*tensors*/, Dtype /*dtype*/, Interrupt& /*interrupt*/) override {
+    return {};
+  }
+  Result<void> broadcast(void* /*data*/, std::size_t /*bytes*/, int /*root*/, Interrupt& /*interrupt*/) override {
+    return {};
+  }
+  Result<void> allgather(const void* /*input*/, std::span<const std::size_t> /*sizes*/, void* /*out*/,
+                         Interrupt& /*interrupt*/) override {
+    return {};
+  }
+  Result<void> reducescatter(const void* /*input*/, std::span<const std::size_t> /*sizes*/, void* /*out*/,
+                             Dtype /*dtype*/, ReduceOp /*op*/, Interrupt& /*interrupt*/) override {
+    return {};
+  }
+  Result<void> alltoall(const void* /*input*/, std::span<const std::size_t> /*sizes*/, void* /*out*/,
+                        Interrupt& /*interrupt*/) override {
+    return {};
+  }
+  Result<void> barrier(Interrupt& /*interrupt*/) override { return {}; }
+
+ private:
+  int rank_;
+};
+
+class ForgetfulMaker final : public BackendMaker {
+ public:
+  Result<std::unique_ptr<Backend>> make(int /*process_set*/, const std::vector<int>& /*ranks*/, Mesh& mesh) override {
+    return std::unique_ptr<Backend>(std::make_unique<ForgetfulBackend>(mesh.map().rank));
+  }
+  [[nodiscard]] bool keeps_quick_path() const override { return false; }
+};
+
 // Waits until the engine threads have settled: until two samples 300 ms apart are the same.
 bool are_engines_asleep() {
   for (const Deadline deadline = test_deadline(); !deadline.has_passed();) {
@@ -220,6 +266,18 @@ TEST_CASE("a rank that is lost inside a collective does not leave the others in 
         job.hub().notify_all(cause);
       }
     }
+  });
+}
+
+TEST_CASE("a rank that has no memory for an operation ends the job by its number, and its own call returns") {
+  EngineOptions options;
+  options.backends = std::make_shared<ForgetfulMaker>();
+  EngineJob job({2}, options);
+  on_all(2, [&](int rank) {
+    FloatOp op("x", 4, 1.0F);
+    const Outcome got = op.run(job.at(rank));
+    CHECK(got.status != HVD_OK);
+    CHECK(got.error.find("rank 1: out of memory") != std::string::npos);
   });
 }
 

@@ -34,6 +34,15 @@ TEST_CASE("a list in words has separators only between words") {
   CHECK(list == "a, b, c or d");
 }
 
+TEST_CASE("an address that has colons itself has brackets before its port") {
+  CHECK(host_and_port("10.0.0.1", "80") == "10.0.0.1:80");
+  CHECK(host_and_port("fd00::1", "80") == "[fd00::1]:80");
+}
+
+TEST_CASE("letters are made small, and nothing else is changed") {
+  CHECK(lowered("GPUs 1\xC4") == "gpus 1\xC4");
+}
+
 TEST_CASE("one thing has no s at its end") {
   CHECK(counted(1, "node") == "1 node");
   CHECK(counted(0, "node") == "0 nodes");
