@@ -238,7 +238,7 @@ Result<int> print_plan(const CliOptions& options) {
   std::vector<launch::JobNodeFacts> facts;
   if (options.file) {
     const Placement nodes = options.file->layout.node_placement();
-    facts = launch::facts_of(imagined_views(nodes, nodes));
+    facts = launch::facts_of(imagined_views(nodes, nodes), {});
   }
   const bool is_custom = options.file && options.file->job.tool.kind == launch::Toolkit::kCustom;
   launch::JobSpec spec = options.job;

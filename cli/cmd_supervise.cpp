@@ -77,7 +77,7 @@ class SupervisedJob final : public FileJobObserver {
       files.push_back(options_.job.output_dir.empty() ? directory + "/" + process_file(run, rank, false)
                                                       : own + "/" + rank_folder(rank, first_size_) + "/stdout");
     }
-    return place_.store.set_output(record_.id, directory, files);
+    return patiently([&] { return place_.store.set_output(record_.id, directory, files); });
   }
 
   Result<void> on_preparing() override { return tell(Phase::kPreparing); }
@@ -115,9 +115,33 @@ class SupervisedJob final : public FileJobObserver {
   }
 
  private:
+  // A disk that is full for a while, or another process that holds the records, is no end of a job that has not begun.
+  template <typename Write>
+  static Result<void> patiently(const Write& write) {
+    const Deadline deadline = Deadline::after(kTimeToWriteEnd);
+    for (bool is_told = false;; is_told = true) {
+      Result<void> written = write();
+      if (written.ok() || written.error().code() != Code::kResource || deadline.has_passed() || is_told_to_stop()) {
+        return written;
+      }
+      if (!is_told) {
+        std::cerr << "hvdrun: the job waits to write its record: " << written.error().message() << "\n";
+      }
+      std::this_thread::sleep_for(kBetweenTries);
+    }
+  }
+
+  // The signals are blocked until the ranks are started.
+  static bool is_told_to_stop() {
+    sigset_t waiting;
+    ::sigpending(&waiting);
+    return ::sigismember(&waiting, SIGTERM) == 1 || ::sigismember(&waiting, SIGINT) == 1 ||
+           ::sigismember(&waiting, SIGHUP) == 1;
+  }
+
   Result<void> tell(Phase phase) {
+    HVD_TRY(patiently([&] { return place_.store.set_phase(record_.id, phase); }));
     phase_ = phase;
-    HVD_TRY(place_.store.set_phase(record_.id, phase));
     place_.dir.wake();
     return {};
   }
@@ -183,8 +207,10 @@ class SupervisedJob final : public FileJobObserver {
     const bool is_local = std::all_of(nodes.begin(), nodes.end(), [](const HostSpec& h) { return is_here(h); });
     const Duration patience = options_.job.reconnect_timeout;
     const Duration leaving = (is_local ? patience / kLocalPart : patience) + options_.job.grace + kAgentSlack;
-    HVD_TRY(place_.store.set_leaving_time(
-        record_.id, std::chrono::duration_cast<std::chrono::milliseconds>(leaving).count(), is_local));
+    HVD_TRY(patiently([&] {
+      return place_.store.set_leaving_time(
+          record_.id, std::chrono::duration_cast<std::chrono::milliseconds>(leaving).count(), is_local);
+    }));
     return run_file_job({options_.job, *options_.file, options_.notices, state_root()}, this);
   }
 

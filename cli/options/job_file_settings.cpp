@@ -327,7 +327,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   note_unused_maps(flags.mounts, file, loaded.notices);
   run.container = kContainers.at(flags.container);
   for (const auto& [name, value] : options.job.user_env) {
-    run.overridden.insert(name);
+    run.overridden.insert_or_assign(name, value);
   }
   HVD_TRY(name_run(options.command, flags.job_uuid, run));
   options.job.name = file.name;

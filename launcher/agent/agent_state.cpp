@@ -109,6 +109,9 @@ AgentState::Actions AgentState::handle(const agent_event::AlarmDue& event) {
     case AgentAlarm::kSweep:
       return phase_ == Phase::kSweeping ? Actions{act::LookForLeft{}} : Actions();
     case AgentAlarm::kLauncher:
+      if (is_stopping_ && phase_ != Phase::kDone && phase_ != Phase::kLeft) {
+        return {act::Await{AgentAlarm::kLauncher, times_.signal_patience}};  // the launcher's own grace counts
+      }
       break;
   }
   return handle(agent_event::LauncherGone{end_asked_.value_or("")});

@@ -23,6 +23,16 @@ void DeathOrder::watch(pid_t pid) {
   }
 }
 
+void DeathOrder::forget(pid_t pid) {
+  const auto found = watched_.find(pid);
+  if (found == watched_.end()) {
+    return;
+  }
+  // Closing it is not enough: a copy of this process that was forked meanwhile may hold it, too.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.get(), nullptr);
+  watched_.erase(found);
+}
+
 std::vector<pid_t> DeathOrder::take() {
   std::vector<pid_t> ended;
   std::array<epoll_event, 64> events{};
@@ -31,7 +41,7 @@ std::vector<pid_t> DeathOrder::take() {
     for (int i = 0; i < count; ++i) {
       const auto pid = static_cast<pid_t>(events[static_cast<std::size_t>(i)].data.u64);
       ended.push_back(pid);
-      forget(pid);  // which takes it off the list
+      forget(pid);
     }
   }
   return ended;

@@ -24,7 +24,7 @@ class DeathOrder {
   void watch(pid_t pid);
   // Returns those that have ended since the last call and are not reaped, the first one first.
   std::vector<pid_t> take();
-  void forget(pid_t pid) { watched_.erase(pid); }
+  void forget(pid_t pid);
   // Reaps all children that have ended, those that are watched in the order of their ends, and calls `tell` for each.
   void reap(const std::function<void(pid_t pid, const ExitStatus& status)>& tell);
 

@@ -181,12 +181,15 @@ void NodeRanks::start_again() {
     }
     if (last != ranks_.end()) {
       end_orphans_of(**last);
-      ranks_.erase(last);
     }
+    const auto old = last != ranks_.end() ? last - ranks_.begin() : std::ptrdiff_t{-1};
     const StartMessage start = std::move(*waiting);
     waiting = again_.erase(waiting);
     if (auto started = start_rank(start, start.ranks.front()); !started.ok()) {
+      // Its last process stays, so that its end is told: without it the node would never be done.
       sink_.send(AgentMessage::kStartFailed, StartFailedMessage{rank, started.error()}.encode());
+    } else if (old >= 0) {
+      ranks_.erase(ranks_.begin() + old);
     }
   }
 }

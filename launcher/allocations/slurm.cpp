@@ -18,32 +18,62 @@ bool are_tasks_said(const std::vector<std::string>& environment) {
   return !value_in(environment, "SLURM_NTASKS").empty() || !value_in(environment, "SLURM_NPROCS").empty();
 }
 
-// How many ranks each node gets by Slurm's own words; empty: it has none that say more than one a node.
+// Returns true where these counts are as many tasks as the user has asked for, or nothing says how many that is.
+bool are_all_tasks(const std::vector<std::string>& environment, const std::vector<int>& each) {
+  const std::string tasks = value_in(environment, "SLURM_NTASKS");
+  const auto wanted = parse_number<int>(tasks.empty() ? value_in(environment, "SLURM_NPROCS") : tasks, 1);
+  return !wanted || std::accumulate(each.begin(), each.end(), std::int64_t{0}) == *wanted;
+}
+
+// A variable's count for each node; empty where it is not set.
+Result<std::vector<int>> counts_of(const std::vector<std::string>& environment, const char* name, std::size_t nodes) {
+  const std::string text = value_in(environment, name);
+  if (text.empty()) {
+    return std::vector<int>();
+  }
+  auto counts = expand_task_counts(text);
+  if (!counts.ok()) {
+    return counts.error().with_context(name);
+  }
+  std::vector<int> each = std::move(counts).value();
+  if (each.size() == 1) {
+    each.assign(nodes, each.front());
+  }
+  if (each.size() != nodes) {
+    return Error(Code::kInvalid, std::string(name) + " is '" + text + "', which speaks of " +
+                                     counted(each.size(), "node") + " where the job has " + std::to_string(nodes));
+  }
+  return each;
+}
+
+bool are_several(const std::vector<int>& each) {
+  return std::any_of(each.begin(), each.end(), [](int count) { return count > 1; });
+}
+
+// How many ranks each node gets by Slurm's own words; empty: it has none that say more than one a node. `variable` is
+// the one that says it.
 Result<std::vector<int>> said_counts(const std::vector<std::string>& environment, std::size_t nodes,
                                      std::string& variable) {
-  for (const std::string name : {"SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
-    const std::string text = value_in(environment, name);
-    if (text.empty() || (name == "SLURM_TASKS_PER_NODE" && !are_tasks_said(environment))) {
-      continue;
+  HVD_TRY_ASSIGN(std::vector<int> most, counts_of(environment, "SLURM_NTASKS_PER_NODE", nodes));
+  const bool is_said = are_several(most);
+  if (!is_said || !are_all_tasks(environment, most)) {
+    // Beside --ntasks the tasks of --ntasks-per-node are the most that a node gets, and Slurm has counted them.
+    auto counted_by_slurm = are_tasks_said(environment) ? counts_of(environment, "SLURM_TASKS_PER_NODE", nodes)
+                                                        : Result<std::vector<int>>(std::vector<int>());
+    if (!counted_by_slurm.ok() && !is_said) {
+      return counted_by_slurm.error();
     }
-    auto counts = expand_task_counts(text);
-    if (!counts.ok()) {
-      return counts.error().with_context(name);
-    }
-    std::vector<int> each = std::move(counts).value();
-    if (each.size() == 1) {
-      each.assign(nodes, each.front());
-    }
-    if (each.size() != nodes) {
-      return Error(Code::kInvalid, name + " is '" + text + "', which speaks of " + counted(each.size(), "node") +
-                                       " where the job has " + std::to_string(nodes));
-    }
-    if (std::any_of(each.begin(), each.end(), [](int count) { return count > 1; })) {
-      variable = name;
+    std::vector<int> each = counted_by_slurm.ok() ? std::move(counted_by_slurm).value() : std::vector<int>();
+    if (is_said ? !each.empty() && are_all_tasks(environment, each) : are_several(each)) {
+      variable = "SLURM_TASKS_PER_NODE";
       return each;
     }
   }
-  return std::vector<int>();
+  if (!is_said) {
+    return std::vector<int>();
+  }
+  variable = "SLURM_NTASKS_PER_NODE";
+  return most;
 }
 
 // Returns true where srun has started this program several times. It starts the shell of `srun --pty` several times

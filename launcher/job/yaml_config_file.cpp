@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <set>
 
@@ -86,9 +85,7 @@ class ConfigReader {
       return {};
     }
     // horovodrun takes capital letters here too, and nowhere else.
-    std::string name = value.IsScalar() ? value.Scalar() : "";
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+    std::string name = lowered(value.IsScalar() ? value.Scalar() : "");
     if (name != "gloo" && name != "mpi") {
       return at(value, "expected gloo or mpi");
     }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "launcher/jobfile/form_reader.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -94,6 +95,19 @@ Result<Tool> BatchAiForm::read_tool() const {
   return tool;
 }
 
+// Adds the passwords of a mount command (mount -t cifs -o username=u,password=p) to what no output may show.
+void hide_passwords(const std::string& command, std::vector<std::string>& hidden) {
+  for (const std::string_view key : {"password=", "pass=", "passwd=", "account-key="}) {
+    for (auto at = command.find(key); at != std::string::npos; at = command.find(key, at + 1)) {
+      const std::size_t begin = at + key.size();
+      const std::size_t end = std::min(command.find_first_of(", \t'\"", begin), command.size());
+      if (end > begin) {
+        hidden.push_back(command.substr(begin, end - begin));
+      }
+    }
+  }
+}
+
 Result<void> BatchAiForm::read_mounts(const DocValue& volumes) {
   struct Kind {
     const char* key;
@@ -115,6 +129,7 @@ Result<void> BatchAiForm::read_mounts(const DocValue& volumes) {
         mount.key = text_of(*credentials, "accountKey");
         job_.hidden.push_back(mount.key);
       }
+      hide_passwords(mount.source, job_.hidden);
       HVD_TRY(reader_.add_mount(std::move(mount), job_));
     }
   }
@@ -154,7 +169,7 @@ Result<void> BatchAiForm::read_directories() {
       if (const DocValue* suffix = entry.find("pathSuffix"); suffix != nullptr && !suffix->text.empty()) {
         HVD_TRY_ASSIGN(directory.suffix, reader_.written_path(*suffix, "pathSuffix"));
       }
-      directory.is_new = text_of(entry, "createNew") != "false";
+      directory.is_new = lowered(text_of(entry, "createNew")) != "false";  // YAML has False, too
       directory.at = entry.at;
       job_.outputs.push_back(std::move(directory));
     }
@@ -238,7 +253,7 @@ Result<JobFile> BatchAiForm::read() {
     job_.experiment = experiment;
   }
   if (const std::string priority = text_of(properties_, "schedulingPriority"); !priority.empty()) {
-    job_.priority = priority;
+    job_.priority = lowered(priority);
   } else if (const DocValue* number = properties_.find("priority"); number != nullptr) {
     job_.priority = number->text;  // the form of 2017
   }

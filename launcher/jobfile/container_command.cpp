@@ -71,12 +71,11 @@ std::string find_engine(const JobRun& run) {
 
 std::string collect_variables(const JobRun& run) {
   std::string text = kCollectVariables;
-  for (const auto* list : {&run.job.variables, &run.job.secrets}) {
-    for (const JobVariable& variable : *list) {
-      text += "|" + variable.name;
-    }
+  // The text that runs inside sets the file's variables itself: it may add to what the image has, as to PATH.
+  for (const JobVariable& secret : run.job.secrets) {
+    text += "|" + secret.name;
   }
-  for (const std::string& name : run.options.overridden) {
+  for (const auto& [name, value] : run.options.overridden) {
     text += is_variable_name(name) ? "|" + name : "";
   }
   return text +

@@ -200,7 +200,7 @@ Result<std::string> FormReader::written_path(const DocValue& value, const char* 
                   std::string(what) + ": '" + shown_text(value.text) +
                       "' cannot be a directory to write to; '..' and control characters are not allowed in it");
   }
-  return path;
+  return (path.starts_with('/') ? "/" : "") + collapsed;
 }
 
 // Job files of 2017 could not mount anything themselves; they name what the cluster had mounted. Later ones may leave

@@ -94,9 +94,12 @@ Result<void> resolve_mounts(JobFile& job, const MountMap& map) {
     names += (names.empty() ? "'" : ", '") + shown_text(mount->name) + "'";
   }
   const Mount& first = *missing.front();
+  const auto is_in_source = [&first](const std::string& text) { return first.source.find(text) != std::string::npos; };
+  const bool is_secret = std::any_of(job.hidden.begin(), job.hidden.end(), is_in_source);
   return error_at(job.file, first.at,
-                  "no directory of the nodes is given for " + names + " (" + shown_text(first.source) +
-                      "); say it with --mount NAME=DIR, as in --mount " + shown_text(first.name) + "=/data/" +
+                  "no directory of the nodes is given for " + names +
+                      (is_secret ? "" : " (" + shown_text(first.source) + ")") +
+                      "; say it with --mount NAME=DIR, as in --mount " + shown_text(first.name) + "=/data/" +
                       shown_text(first.name) + ", or for all with --mount-root DIR");
 }
 
@@ -113,6 +116,9 @@ std::optional<std::string> known_variable(const JobRun& run, const std::string& 
   }
   if (name == "AZ_BATCHAI_JOB_TEMP_DIR") {
     return run.root;
+  }
+  if (const auto given = run.options.overridden.find(name); given != run.options.overridden.end()) {
+    return given->second;
   }
   for (const JobVariable& variable : run.job.variables) {
     if (variable.name == name && split_variables(*variable.value).size() <= 1 &&

@@ -4,8 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +33,7 @@ struct JobRunOptions {
   std::string id;    // of this run: random hexadecimal digits
   std::string uuid;  // part of the paths of its files
   ContainerChoice container = ContainerChoice::kAuto;
-  std::set<std::string> overridden;  // variables that -x sets, which win over the file's
+  std::map<std::string, std::string, std::less<>> overridden;  // variables that -x sets, which win over the file's
 };
 
 struct JobRun {

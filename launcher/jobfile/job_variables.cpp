@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -33,7 +37,7 @@ std::vector<std::string> endpoints(const JobRun& run, const std::vector<JobNodeF
         if (process.node == static_cast<int>(node) && process.role == each) {
           const std::string port = port_text(facts[node].port, offset++);
           if (each == role) {
-            all.push_back(facts[node].address + ":" + port);
+            all.push_back(host_and_port(facts[node].address, port));
           }
         }
       }
@@ -91,7 +95,7 @@ Settings node_variables(const JobRun& run, const std::vector<JobNodeFacts>& fact
                   {"AZ_BATCHAI_NUM_GPUS", std::to_string(own.gpus)},
                   {"AZ_BATCH_HOST_LIST", list},
                   {"AZ_BATCH_NODE_LIST", joined(addresses, ";")},
-                  {"AZ_BATCH_MASTER_NODE", master->address + ":" + port_text(master->port, 0)},
+                  {"AZ_BATCH_MASTER_NODE", host_and_port(master->address, port_text(master->port, 0))},
                   {"AZ_BATCH_IS_CURRENT_NODE_MASTER", &own == master ? "true" : "false"},
                   {"AZ_BATCH_NODE_ID", run.layout.ids[static_cast<std::size_t>(node)]},
                   {"AZ_BATCH_JOB_ID", run.job.name},
@@ -115,7 +119,7 @@ Settings process_variables(const JobRun& run, const std::vector<JobNodeFacts>& f
   }
   if (run.job.tool.kind == Toolkit::kPyTorch) {
     env.emplace_back("AZ_BATCHAI_PYTORCH_INIT_METHOD",
-                     "tcp://" + facts.front().address + ":" + port_text(facts.front().port, 0));
+                     "tcp://" + host_and_port(facts.front().address, port_text(facts.front().port, 0)));
     env.emplace_back("AZ_BATCHAI_PYTORCH_BACKEND", run.job.tool.backend);
   }
   return env;
@@ -155,13 +159,35 @@ Result<void> check_word_sizes(const JobRun& run) {
   return {};
 }
 
+namespace {
+
+// Returns true for a value that names one of the file's directories, or one of these variables.
+bool needs_directories(const JobVariable& variable, const std::set<std::string, std::less<>>& later) {
+  const auto pieces = split_variables(*variable.value);
+  return std::any_of(pieces.begin(), pieces.end(), [&later](const TextPiece& piece) {
+    return piece.is_variable && (piece.text.starts_with("AZ_BATCHAI_INPUT_") ||
+                                 piece.text.starts_with("AZ_BATCHAI_OUTPUT_") || later.contains(piece.text));
+  });
+}
+
+}  // namespace
+
+// Directories may name variables of the file, and variables directories.
 std::string exported_variables(const JobRun& run) {
   std::string text;
+  std::set<std::string, std::less<>> later;
   const auto add = [&](const std::string& name, const std::string& word) {
     if (!run.options.overridden.contains(name)) {
       text += "export " + name + "=" + word + "\n";
     }
   };
+  for (const JobVariable& variable : run.job.variables) {
+    if (needs_directories(variable, later)) {
+      later.insert(variable.name);
+    } else {
+      add(variable.name, quote_with_variables(*variable.value));
+    }
+  }
   for (const NamedPath& input : run.job.inputs) {
     add("AZ_BATCHAI_INPUT_" + input.id, quote_with_variables(input.path));
   }
@@ -175,7 +201,9 @@ std::string exported_variables(const JobRun& run) {
     add("AZ_BATCHAI_OUTPUT_" + output.id, quote_with_variables(path));
   }
   for (const JobVariable& variable : run.job.variables) {
-    add(variable.name, quote_with_variables(*variable.value));
+    if (later.contains(variable.name)) {
+      add(variable.name, quote_with_variables(*variable.value));
+    }
   }
   return text;
 }

@@ -2,6 +2,7 @@
 
 #include "launcher/jobfile/form_reader.h"
 #include "launcher/jobfile/variable_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -118,9 +119,9 @@ Result<JobFile> NativeForm::read() {
     }
     job_.timeout = *parsed;
   }
-  job_.gpus = text_of(root_, "gpus");
+  job_.gpus = lowered(text_of(root_, "gpus"));
   if (const std::string priority = text_of(root_, "priority"); !priority.empty()) {
-    job_.priority = priority;
+    job_.priority = lowered(priority);
   }
   if (const DocValue* hosts = root_.find("hosts"); hosts != nullptr) {
     job_.hosts_at = hosts->at;

@@ -127,7 +127,10 @@ class ArgumentReader {
     for (; i < rest_.size() && rest_[i] != quote; ++i) {
       const bool is_escape = quote == '"' && rest_[i] == '\\' && i + 1 < rest_.size() &&
                              std::string_view("$`\"\\").find(rest_[i + 1]) != std::string_view::npos;
-      if (is_escape) {
+      const std::size_t newline = quote == '"' && rest_[i] == '\\' ? newline_at(i + 1) : 0;
+      if (newline > 0) {
+        i += newline;
+      } else if (is_escape) {
         add_quoted(inside, quote);
         inside.clear();
         add(quote_word(rest_.substr(++i, 1)), 1);
@@ -141,6 +144,12 @@ class ArgumentReader {
     add_quoted(inside, quote);
     rest_.remove_prefix(i + 1);
     return {};
+  }
+
+  // The bytes of the end of a line there; 0 where none is.
+  [[nodiscard]] std::size_t newline_at(std::size_t at) const {
+    const std::string_view text = rest_.substr(std::min(at, rest_.size()));
+    return text.starts_with("\r\n") ? 2 : text.starts_with('\n') ? 1 : 0;
   }
 
   void add_quoted(const std::string& text, char quote) {
@@ -158,7 +167,9 @@ class ArgumentReader {
     const std::size_t end = std::min(rest_.find_first_of(" \t\r\n'\"\\"), rest_.size());
     if (end == 0) {  // a backslash
       rest_.remove_prefix(1);
-      if (!rest_.empty()) {
+      if (const std::size_t newline = newline_at(0); newline > 0) {
+        rest_.remove_prefix(newline);  // the line goes on in the next one
+      } else if (!rest_.empty()) {
         add(quote_word(rest_.substr(0, 1)), 1);
         rest_.remove_prefix(1);
       }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "runtime/base/contract.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -25,12 +26,6 @@ template <std::size_t N>
 bool has_prefix_of(std::string_view name, const std::array<std::string_view, N>& prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [name](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
-}
-
-// Returns "10.0.0.1:80", and "[fd00::1]:80" of an address that has colons itself.
-std::string host_and_port(const std::string& address, int port) {
-  const bool has_colons = address.find(':') != std::string::npos;
-  return (has_colons ? "[" + address + "]" : address) + ":" + std::to_string(port);
 }
 
 // Returns variables that the user may have set otherwise.
@@ -70,7 +65,7 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
   const std::string node_index = text(node.index);
   const std::string node_count = text(static_cast<int>(placement.nodes.size()));
   const std::string port = text(job.master_port);
-  const std::string master = host_and_port(job.master_address, job.master_port);
+  const std::string master = host_and_port(job.master_address, std::to_string(job.master_port));
   EnvList env = {
       // hvdrun's own variables (runtime/base/contract.h)
       {contract::kRank, r},

@@ -254,7 +254,9 @@ void JobRunner::on_signal(int signo) {
   }
   const bool is_end = signo == SIGUSR1 && !spec_.requeued_job.empty();
   if ((signo == SIGUSR1 && !is_end) || signo == SIGUSR2) {
-    parts_.broadcast(AgentMessage::kForward, number_body(signo));
+    if (parts_.has_started) {  // before that no rank is there to get it
+      parts_.broadcast(AgentMessage::kForward, number_body(signo));
+    }
     return;
   }
   if (output_.on_signal(signo)) {

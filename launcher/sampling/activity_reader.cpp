@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -14,6 +13,7 @@
 
 #include <dirent.h>
 
+#include "runtime/base/text.h"
 #include "runtime/core/op_kind.h"
 #include "runtime/observe/activity_page.h"
 #include "runtime/observe/ticks.h"
@@ -77,10 +77,7 @@ std::string given_name(std::string tensor, const std::string& operation) {
 
 // "process set add" for "PROCESS SET ADD".
 std::string kind_text(OpKind kind) {
-  std::string text = name_of(kind);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
+  return lowered(name_of(kind));
 }
 
 OperationSample counts_of(const ActivityPage& page, std::size_t kind, double us) {

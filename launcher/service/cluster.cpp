@@ -228,7 +228,7 @@ class ClusterReader {
 
   Result<void> read_defaults(const DocValue& map) {
     ClusterDefaults& defaults = cluster_.defaults;
-    defaults.container = text_at(map, "container");
+    defaults.container = lowered(text_at(map, "container"));
     HVD_TRY_ASSIGN(defaults.rsh, line_of(map, "rsh"));
     HVD_TRY_ASSIGN(defaults.ssh_config, line_of(map, "sshConfig"));
     HVD_TRY_ASSIGN(defaults.ssh_identity_file, line_of(map, "sshIdentityFile"));

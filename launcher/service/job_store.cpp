@@ -192,7 +192,7 @@ Result<JobRecord> JobStore::add_job(JobRecord job, bool is_named) {
       constexpr std::size_t kMostName = 64;
       constexpr std::int64_t kMostTries = 100;
       if (number == kMostTries) {
-        number = newest.front().integer(0) + 1;  // most lower numbers are taken; nobody else may write now
+        number = std::max(newest.front().integer(0) + 1, kMostTries);  // most lower numbers are taken
       }
       const std::string tail = "-" + std::to_string(number);
       job.name = wanted.substr(0, kMostName - tail.size()) + tail;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cctype>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -19,6 +18,7 @@
 #include "launcher/ssh/base64.h"
 #include "launcher/ssh/ssh_wire.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -88,13 +88,6 @@ bool matches_hashed(std::string_view field, const std::string& name) {
   return salt && hash && hmac_sha1(*salt, name) == *hash;
 }
 
-std::string to_lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
-
 bool matches_hosts(std::string_view hosts, const std::string& name) {
   if (hosts.starts_with("|1|")) {
     return matches_hashed(hosts, name);
@@ -109,7 +102,7 @@ bool matches_hosts(std::string_view hosts, const std::string& name) {
     if (is_negated) {
       pattern.remove_prefix(1);
     }
-    if (matches_pattern(to_lower(pattern), to_lower(name))) {
+    if (matches_pattern(lowered(std::string(pattern)), lowered(std::string(name)))) {
       if (is_negated) {
         return false;
       }
@@ -195,7 +188,7 @@ std::string known_hosts_name(const SshHostConfig& config) {
   if (!config.host_key_alias.empty()) {
     return config.host_key_alias;
   }
-  const std::string host = to_lower(config.hostname);
+  const std::string host = lowered(config.hostname);
   return config.port == 22 ? host : "[" + host + "]:" + std::to_string(config.port);
 }
 
@@ -221,7 +214,7 @@ std::vector<KnownHost> find_known_hosts(std::string_view text, const std::string
 std::vector<KnownHost> load_known_hosts(const SshHostConfig& config) {
   std::vector<KnownHost> known;
   const std::string name = known_hosts_name(config);
-  const std::string portless = config.host_key_alias.empty() && config.port != 22 ? to_lower(config.hostname) : "";
+  const std::string portless = config.host_key_alias.empty() && config.port != 22 ? lowered(config.hostname) : "";
   for (const auto* files : {&config.user_known_hosts, &config.global_known_hosts}) {
     for (const std::string& file : *files) {
       const std::ifstream in(file, std::ios::binary);
@@ -302,7 +295,9 @@ Result<void> remember_host_key(const SshHostConfig& config, const HostKey& key) 
     return {};  // UserKnownHostsFile none
   }
   const std::string& file = config.user_known_hosts.front();
-  ::mkdir(file.substr(0, file.rfind('/')).c_str(), 0700);  // a missing ~/.ssh; any failure shows at open
+  if (const auto slash = file.rfind('/'); slash != std::string::npos && slash > 0) {
+    ::mkdir(file.substr(0, slash).c_str(), 0700);  // a missing ~/.ssh; any failure shows at open
+  }
   const Fd fd(::open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.is_open()) {
     return Error::from_errno("cannot remember the host key in " + file);

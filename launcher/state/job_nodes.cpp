@@ -31,9 +31,13 @@ JobActions JobNodes::handle(const NodeReady& event) {
 JobActions JobNodes::handle(const NodeLost& event) {
   NodeState& node = job_.node(event.node);
   const NodePlan& plan = job_.plan(event.node);
-  const NodeState before = std::exchange(node, NodeState::kLost);
-  if (before == NodeState::kDone || (before == NodeState::kLost && job_.phase == JobPhase::kOpening)) {
-    return {};  // the node has already reported all there was
+  const NodeState before = node;
+  if (before == NodeState::kDone) {
+    return {};  // it has reported all there was, and only leaves
+  }
+  node = NodeState::kLost;
+  if (before == NodeState::kLost && job_.phase == JobPhase::kOpening) {
+    return {};
   }
   if (job_.phase == JobPhase::kOpening) {
     // Wait for the other nodes, so that the error can name all that cannot be reached.

@@ -308,7 +308,7 @@ class FileJob {
     for (const auto& [index, view] : views) {
       there.push_back(view);
     }
-    const std::vector<JobNodeFacts> known = facts_of(there);
+    const std::vector<JobNodeFacts> known = facts_of(there, job_.interfaces);
     std::vector<JobNodeFacts> facts(run_.layout.nodes.size());  // without an address: of nodes that are not there
     auto fact = known.begin();
     for (const auto& [index, view] : views) {
@@ -436,7 +436,7 @@ class FileJob {
   }
 
   void learn(const JobView& view) {
-    facts_ = facts_of(view.views);
+    facts_ = facts_of(view.views, job_.interfaces);
     if (observer_ != nullptr) {
       observer_->on_nodes(run_.layout, facts_);
     }

@@ -5,8 +5,8 @@
 
 namespace hvd::launch {
 
-std::vector<JobNodeFacts> facts_of(const std::vector<NodeView>& views) {
-  const auto addresses = data_addresses(views);
+std::vector<JobNodeFacts> facts_of(const std::vector<NodeView>& views, const std::vector<std::string>& interfaces) {
+  const auto addresses = data_addresses(views, interfaces);
   std::vector<JobNodeFacts> facts;
   for (std::size_t node = 0; node < views.size(); ++node) {
     const auto& ready = views[node].ready;

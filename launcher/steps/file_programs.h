@@ -9,7 +9,8 @@
 
 namespace hvd::launch {
 
-std::vector<JobNodeFacts> facts_of(const std::vector<NodeView>& views);
+// The nodes' addresses are on these interfaces, where they are named.
+std::vector<JobNodeFacts> facts_of(const std::vector<NodeView>& views, const std::vector<std::string>& interfaces);
 // `view` is that of the ranks, whose agents write the texts that they run.
 std::vector<RankProgram> programs_of(const JobRun& run, const std::vector<JobNodeFacts>& facts, const JobView& view);
 // Returns a JobTexts with the folder in which the rank's agent writes its texts.

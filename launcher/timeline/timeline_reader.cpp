@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <iterator>
 #include <string_view>
 
@@ -15,12 +14,6 @@ constexpr std::string_view kNegotiate = "NEGOTIATE_";
 constexpr std::string_view kJoin = "join";
 constexpr double kMicro = 1e-6;
 constexpr int kMostRank = 1'000'000'000;
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 // Returns the bytes of an element of "float32"; 0: unknown.
 std::uint64_t bytes_of(const std::string& dtype) {
@@ -55,7 +48,7 @@ std::uint64_t elements_of(const std::string& shape) {
 }
 
 std::uint64_t bytes_in(const TraceEvent& event) {
-  return bytes_of(lower(event.dtype)) * elements_of(event.shape);
+  return bytes_of(lowered(event.dtype)) * elements_of(event.shape);
 }
 
 // Returns "3" of "gradient of process set 3", as libhvd names tensors; empty: the set of all ranks.
@@ -133,7 +126,7 @@ void TimelineReader::begin(Tensor& tensor, const std::string& name, double at) {
     count_elsewhere(tensor);
     tensor.asked.clear();
     tensor.negotiation = Open{name, at};
-    tensor.operation = lower(name.substr(kNegotiate.size()));
+    tensor.operation = lowered(name.substr(kNegotiate.size()));
     return;
   }
   if (!tensor.open.empty() && tensor.open.front().name == name) {  // its end is missing
@@ -141,7 +134,7 @@ void TimelineReader::begin(Tensor& tensor, const std::string& name, double at) {
     tensor.open.clear();
   }
   if (tensor.open.empty()) {
-    tensor.operation = lower(name);
+    tensor.operation = lowered(name);
   }
   tensor.open.push_back(Open{name, at});
 }
@@ -177,7 +170,7 @@ void TimelineReader::end(Tensor& tensor, double at, const TraceEvent& event) {
 void TimelineReader::end_operation(Tensor& tensor, const Open& ended, double at, std::uint64_t bytes) {
   const double began = tensor.known_at < 0 ? ended.at : std::min(tensor.known_at, ended.at);
   tensor.known_at = -1;
-  for (Sum* sum : {&tensor.sum, &operations_[lower(ended.name)], &all_}) {
+  for (Sum* sum : {&tensor.sum, &operations_[lowered(ended.name)], &all_}) {
     ++sum->count;
     sum->bytes += bytes;
     sum->worked.add(began, at);
@@ -253,7 +246,7 @@ void TimelineReader::add_unfinished(TimelineSummary& summary) {
   for (auto& [pid, tensor] : tensors_) {
     if (!tensor.open.empty()) {
       const double began = tensor.known_at < 0 ? tensor.open.front().at : tensor.known_at;
-      const std::string operation = lower(tensor.open.front().name);
+      const std::string operation = lowered(tensor.open.front().name);
       summary.unfinished.push_back({tensor.name, operation, (until - began) * kMicro, false, {}});
       for (Sum* sum : {&tensor.sum, &operations_[operation], &all_}) {
         sum->worked.add(began, until);

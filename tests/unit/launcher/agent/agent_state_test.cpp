@@ -282,6 +282,19 @@ TEST_CASE("a launcher that has stopped the ranks within its time is not overrule
   CHECK(agent.on(AlarmDue{AgentAlarm::kLauncher}) == Words{"let go", "leave"});
 }
 
+TEST_CASE("ranks that a launcher stops have its grace, however long, and their output is taken until then") {
+  Agent agent{{5s, 3s}};
+  agent.begin();
+  agent.on(EndAsked{"it got SIGTERM"});
+  agent.on(StopAsked{SIGTERM, 60s});
+  for (int i = 0; i < 3; ++i) {
+    CHECK(agent.on(AlarmDue{AgentAlarm::kLauncher}) == Words{"await launcher 3000"});
+  }
+  agent.finish();
+  CHECK(agent.on(LeftFound{}) == Words{"forget sweep", kSayDone});
+  CHECK(agent.on(AlarmDue{AgentAlarm::kLauncher}) == Words{"let go", "leave"});
+}
+
 TEST_CASE("an answer about what is left that nobody waits for changes nothing") {
   Agent agent;
   agent.begin();

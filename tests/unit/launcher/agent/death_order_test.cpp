@@ -63,4 +63,23 @@ TEST_CASE("children are told in the order in which they have ended, however many
   CHECK(::waitpid(-1, nullptr, 0) < 0);
 }
 
+TEST_CASE("a child that is told is told once, also where a copy of this process holds its descriptor") {
+  if (!open_pidfd(::getpid()).is_open()) {
+    MESSAGE("SKIPPED: this kernel has no pidfds");
+    return;
+  }
+  DeathOrder deaths;
+  const pid_t first = start_child();
+  deaths.watch(first);
+  const pid_t copy = start_child();  // it has the descriptor of the first one
+  deaths.watch(copy);
+  kill_child(first);
+  CHECK(deaths.take() == std::vector<pid_t>{first});
+  CHECK(deaths.take().empty());
+  kill_child(copy);
+  CHECK(deaths.take() == std::vector<pid_t>{copy});
+  while (::waitpid(-1, nullptr, 0) > 0) {
+  }
+}
+
 }  // namespace hvd::launch::death_order_test

@@ -55,6 +55,15 @@ TEST_CASE("an allocation gives its nodes, with the ranks that Slurm or the user 
   CHECK(hosts_in(with({"SLURM_TASKS_PER_NODE=2(x2),1", "SLURM_NTASKS=5"})) == "n1:2 n2:2 n3:1");
   CHECK(hosts_in(with({"SLURM_TASKS_PER_NODE=2(x2),1", "SLURM_NPROCS=5"})) == "n1:2 n2:2 n3:1");
   CHECK(hosts_in(with({"SLURM_NTASKS_PER_NODE=4", "SLURM_TASKS_PER_NODE=1(x3)"})) == "n1:4 n2:4 n3:4");
+  // sbatch -N3 -n5 --ntasks-per-node=4, and -n3: the tasks of a node are then the most that it gets
+  CHECK(hosts_in(with({"SLURM_NTASKS_PER_NODE=4", "SLURM_NTASKS=5", "SLURM_TASKS_PER_NODE=2(x2),1"})) ==
+        "n1:2 n2:2 n3:1");
+  CHECK(hosts_in(with({"SLURM_NTASKS_PER_NODE=4", "SLURM_NTASKS=3", "SLURM_TASKS_PER_NODE=1(x3)"})) ==
+        "n1:1 n2:1 n3:1");
+  // A step of one task within it (srun --pty bash) has that step's counts.
+  CHECK(hosts_in(with({"SLURM_NTASKS_PER_NODE=4", "SLURM_NTASKS=1", "SLURM_TASKS_PER_NODE=1"})) == "n1:4 n2:4 n3:4");
+  CHECK(hosts_in(with({"SLURM_NTASKS_PER_NODE=4", "SLURM_NTASKS=2", "SLURM_TASKS_PER_NODE=1(x2)"})) ==
+        "n1:4 n2:4 n3:4");
   CHECK(hosts_in(with({}), 5) == "n1:2 n2:2 n3:1");
   CHECK(hosts_in(with({}), 2) == "n1:1 n2:1");
   CHECK(hosts_in(with({"SLURM_TASKS_PER_NODE=2(x3)", "SLURM_NTASKS=6"}), 2) == "n1:2 n2:2 n3:2");

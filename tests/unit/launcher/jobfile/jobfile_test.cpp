@@ -295,6 +295,8 @@ TEST_CASE("arguments are split and quoted as a shell does, and nothing in them i
   CHECK_FALSE(read_arguments("'*' \"?\" [ab] \\*").value().has_pattern);
   CHECK_FALSE(read_arguments("it's").ok());
   CHECK(words("''") == "''");
+  CHECK(words("--a 1 \\\n --b 2\\\r\n3") == "--a 1 --b 23");  // a line that goes on in the next one
+  CHECK(words("\"a\\\nb\" 'c\\\nd'") == "ab 'c\\\nd'");
   for (const std::string text : {"a b", "$(x)", "\"\\", "it's", "`x`", "a\nb", "\\\\"}) {
     const auto back = read_arguments(argument_of(text));
     REQUIRE(back.ok());
@@ -391,6 +393,77 @@ TEST_CASE("mounts lead where the map says, the cluster's too; output is kept in 
   CHECK(run.output == "/tmp/hvdrun-job-1d/mounts/b/logs/" + run.segment + "/stdouterr");
   CHECK(run.segment ==
         "00000000-0000-0000-0000-000000000000/hvdrun/workspaces/default/experiments/default/jobs/job/uuid");
+}
+
+TEST_CASE("two slashes in a path are one") {
+  JobRunOptions options;
+  options.mounts.root = "/data";
+  const std::string text = "command: x\nmounts: {b: }\noutput: $AZ_BATCHAI_JOB_MOUNT_ROOT//b//logs\n";
+  const JobRun run = run_of(text, "h", options);
+  CHECK(run.kept_at == "/data/b/logs/" + run.segment + "/stdouterr");
+}
+
+TEST_CASE("-x wins over the file in the output's path too") {
+  JobRunOptions options;
+  const std::string text = "command: x\nenv: {OUT: /a}\noutput: $OUT/logs\n";
+  CHECK(run_of(text, "h").kept_at.starts_with("/a/logs/"));
+  options.overridden = {{"OUT", "/b"}};
+  CHECK(run_of(text, "h", options).kept_at.starts_with("/b/logs/"));
+}
+
+TEST_CASE("directories may name the file's variables, and variables directories") {
+  const std::string begin =
+      "properties:\n  nodeCount: 1\n  stdOutErrPathPrefix: /o\n  customToolkitSettings: {commandLine: x}\n"
+      "  inputDirectories: [{id: X, path: /in}]\n  outputDirectories: [{id: M, pathPrefix: $OUT/m, createNew: False}]\n"
+      "  environmentVariables: [{name: A, value: $AZ_BATCHAI_INPUT_X/a}, {name: B, value: $A/b}, {name: OUT, value: "
+      "/out}]\n";
+  const JobRun run = run_of(begin, "h");
+  CHECK_FALSE(run.job.outputs.front().is_new);
+  const std::string text = exported_variables(run);
+  const auto at = [&text](const char* name) { return text.find(std::string("export ") + name + "="); };
+  CHECK(at("OUT") < at("AZ_BATCHAI_OUTPUT_M"));
+  CHECK(at("AZ_BATCHAI_INPUT_X") < at("A"));
+  CHECK(at("A") < at("B"));
+  CHECK(at("B") != std::string::npos);
+}
+
+TEST_CASE("an image's own variables are extended: those of the file are not taken from the host") {
+  JobRunOptions options;
+  options.container = ContainerChoice::kDocker;
+  const std::string text = "command: x\ncontainer: i\nenv: {PATH: '/w:$PATH'}\nsecrets: {KEY: k}\n";
+  CHECK(process_of(run_of(text, "h", options)).find("|PATH") == std::string::npos);
+  CHECK(process_of(run_of(text, "h", options)).find("|KEY") != std::string::npos);
+  options.overridden = {{"PATH", "/x"}};
+  CHECK(process_of(run_of(text, "h", options)).find("|PATH") != std::string::npos);
+}
+
+TEST_CASE("nodes that are reached at IPv6 addresses have brackets before a port") {
+  const std::string text =
+      "properties:\n  nodeCount: 1\n  stdOutErrPathPrefix: /o\n"
+      "  pyTorchSettings: {pythonScriptFilePath: x.py, communicationBackend: gloo}\n";
+  const std::vector<JobNodeFacts> facts = {{"fd00::1", "4000", 0}};
+  const Settings env = process_variables(run_of(text, "h"), facts, 0);
+  CHECK(value_in(env, "AZ_BATCHAI_PYTORCH_INIT_METHOD") == "tcp://[fd00::1]:4000");
+  CHECK(value_in(env, "AZ_BATCH_MASTER_NODE") == "[fd00::1]:4000");
+  CHECK(value_in(env, "AZ_BATCH_HOST_LIST") == "fd00::1");
+}
+
+TEST_CASE("passwords in a mount command are shown nowhere") {
+  const std::string text =
+      "properties:\n  nodeCount: 1\n  stdOutErrPathPrefix: /o\n  customToolkitSettings: {commandLine: x}\n"
+      "  mountVolumes: {unmanagedFileSystems: [{relativeMountPath: a, mountCommand: "
+      "'mount -t cifs //s/x -o username=u,password=hunter22,vers=3'}]}\n";
+  CHECK(job_of(text).hidden == std::vector<std::string>{"hunter22"});
+  const auto run = make_job_run(job_of(text), lay_out(job_of(text), parse_host_list("h").value(), 0).value(), {});
+  REQUIRE(!run.ok());
+  CHECK(run.error().message().find("no directory of the nodes is given for 'a'") != std::string::npos);
+  CHECK(run.error().message().find("hunter22") == std::string::npos);
+}
+
+TEST_CASE("words of a file have any case, and are kept in one") {
+  const JobFile job = job_of("command: x\ngpus: One\npriority: High\n");
+  CHECK(job.gpus == "one");
+  CHECK(job.priority == "high");
 }
 
 TEST_CASE("a job names what the command line mounts, or the folder where the service had the cluster's mounts") {

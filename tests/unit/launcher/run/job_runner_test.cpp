@@ -298,6 +298,7 @@ TEST_CASE("a node that does not report its end is left after the grace period an
 
 TEST_CASE("SIGUSR1 and SIGUSR2 go to the ranks and end nothing") {
   JobScenario job;
+  job.at(0s, [&] { job.runner->on_signal(SIGUSR1); });  // no rank is there yet
   job.at(1s, [&] { job.runner->on_signal(SIGUSR1); });
   job.at(2s, [&] { job.runner->on_signal(SIGUSR2); });
   job.at(3s, [&] { job.node(1).exit(0, exited(0)), job.node(2).exit(1, exited(0)); });

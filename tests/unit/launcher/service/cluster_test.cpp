@@ -9,7 +9,7 @@ namespace hvd::launch::cluster_test {
 TEST_CASE("a cluster's file is read, and what is written of it is read back") {
   const auto loaded = parse_cluster(
       "hosts: ['node[1-2]:4', 'me@[fe80::1]:2222:2@0,3']\nsize: NC6\nmounts: {data: /data/, a/b: /x}\nmountRoot: /m\n"
-      "env: {A: 1, B: 'x y'}\ndefaults: {container: none, rsh: 'ssh {host}', sshPort: 22, grace: 0.5, startTimeout: "
+      "env: {A: 1, B: 'x y'}\ndefaults: {container: None, rsh: 'ssh {host}', sshPort: 22, grace: 0.5, startTimeout: "
       "7}\n",
       "c.yaml", "lab");
   REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
@@ -21,6 +21,7 @@ TEST_CASE("a cluster's file is read, and what is written of it is read back") {
   CHECK(cluster.mounts == decltype(cluster.mounts){{"data", "/data"}, {"a/b", "/x"}});
   CHECK(cluster.env == decltype(cluster.env){{"A", "1"}, {"B", "x y"}});
   CHECK(cluster.defaults.grace_s == 0.5);
+  CHECK(cluster.defaults.container == "none");
   CHECK(parse_cluster(cluster_text(cluster), "c.json", "lab").value().cluster == cluster);
 }
 

@@ -112,4 +112,26 @@ TEST_CASE("names of the engine's jobs and of the service's are one set") {
   CHECK(second.name == "train-3");
 }
 
+TEST_CASE("a job has a name also where more than a hundred of it are taken, and nearly all by an engine") {
+  const test::Folder folder;
+  const StateDir dir = StateDir::open(folder.path).value();
+  JobStore store = JobStore::open(dir, [] { return std::int64_t{1}; }).value();
+  EngineJobs jobs = EngineJobs::open(dir).value();
+  added(jobs, "train", "1");
+  for (int number = 2; number <= 101; ++number) {
+    added(jobs, "train-" + std::to_string(number), std::to_string(number));
+  }
+  Cluster cluster;
+  cluster.name = "c";
+  cluster.hosts = {{"a", "", 0, 1}};
+  REQUIRE(store.clusters().add(cluster).ok());
+  JobRecord own;
+  own.name = "train";
+  own.cluster = "c";
+  for (const char* name : {"train-102", "train-103"}) {
+    own.uuid = name;
+    CHECK(store.add_job(own, false).value().name == name);
+  }
+}
+
 }  // namespace hvd::launch::engine_jobs_test

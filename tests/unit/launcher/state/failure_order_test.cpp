@@ -87,6 +87,9 @@ TEST_CASE("a rank that has raised is named at once, the others are stopped, and 
   CHECK(job.state.exit_code() == 3);
   CHECK(job.state.cause()->lines == std::vector<std::string>{"rank 2 on b (pid 102) exited with code 3"});
   CHECK(job.on(NodeDone{1}) == "finish");
+  // Its session closes when its agent has left.
+  CHECK(job.on(NodeLost{1, Error(Code::kLostPeer, "closed")}).empty());
+  CHECK_FALSE(job.state.has_lost_nodes());
 }
 
 TEST_CASE("an agent that ends before the job has begun ends the job, as a host that is not reached does") {
