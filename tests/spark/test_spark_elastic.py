@@ -5,14 +5,20 @@ import io
 import os
 import signal
 import threading
+import time
 
 import pytest
+from patience import PATIENCE
 
 import horovod.spark
 from spark_deaths import VICTIM_RANK, die, records, train_elastic, wait_for_sizes, wait_for_slots
 
 
 def no_stage_is_left(spark):
+    """Spark's own listeners hear of a job's end a little later than the program."""
+    deadline = time.monotonic() + PATIENCE
+    while spark.sparkContext.statusTracker().getActiveJobsIds() and time.monotonic() < deadline:
+        time.sleep(0.05)
     return not spark.sparkContext.statusTracker().getActiveJobsIds()
 
 
