@@ -1,6 +1,7 @@
 // These functions say what the ranks of a job file's job run, from what their nodes reported of themselves.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "launcher/jobfile/job_run.h"
