@@ -94,7 +94,9 @@ Result<void> resolve_mounts(JobFile& job, const MountMap& map) {
     names += (names.empty() ? "'" : ", '") + shown_text(mount->name) + "'";
   }
   const Mount& first = *missing.front();
-  const auto is_in_source = [&first](const std::string& text) { return first.source.find(text) != std::string::npos; };
+  const auto is_in_source = [&first](const std::string& text) {
+    return !text.empty() && first.source.find(text) != std::string::npos;
+  };
   const bool is_secret = std::any_of(job.hidden.begin(), job.hidden.end(), is_in_source);
   return error_at(job.file, first.at,
                   "no directory of the nodes is given for " + names +

@@ -28,7 +28,7 @@ class FloatDivision {
     return is_usual_ && (size - kLeast < kInfinity - kLeast || size == 0);
   }
 
-  // Of a number that it takes.
+  // Divides a number that it takes.
   [[nodiscard]] HVD_HD float quotient(float number) const {
     float quotient = number * reciprocal_;
     HVD_UNROLL

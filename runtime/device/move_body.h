@@ -128,7 +128,7 @@ class Scaling {
         is_scaled_(scale.factor != 1.0 || scale.divisor != 1.0),
         is_divided_(scale.divisor != 1.0) {}
 
-  // Of all elements of a unit.
+  // Scales all elements of a unit, in place.
   template <std::size_t kCount>
   HVD_HD void apply(Value (&values)[kCount]) const {  // NOLINT(modernize-avoid-c-arrays): registers of the device
     if constexpr (std::is_integral_v<Value>) {

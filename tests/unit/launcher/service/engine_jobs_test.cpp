@@ -27,6 +27,18 @@ JobRecord added(EngineJobs& jobs, const std::string& name, const std::string& nu
   return job;
 }
 
+// Returns a job "train" of the service's own, on a cluster that is there from now on.
+JobRecord job_of_cluster(JobStore& store) {
+  Cluster cluster;
+  cluster.name = "c";
+  cluster.hosts = {{"a", "", 0, 1}};
+  REQUIRE(store.clusters().add(cluster).ok());
+  JobRecord job;
+  job.name = "train";
+  job.cluster = cluster.name;
+  return job;
+}
+
 }  // namespace
 
 TEST_CASE("a job of an engine is found by its name and number, and what the engine says is kept") {
@@ -98,14 +110,8 @@ TEST_CASE("names of the engine's jobs and of the service's are one set") {
   added(jobs, "train", "12");
   JobRecord second = job_of("train", "13");
   CHECK(jobs.add(second, "slurm", true).error().message().find("there is a job 'train' already") != std::string::npos);
-  Cluster cluster;
-  cluster.name = "c";
-  cluster.hosts = {{"a", "", 0, 1}};
-  REQUIRE(store.clusters().add(cluster).ok());
-  JobRecord own;
-  own.name = "train";
+  JobRecord own = job_of_cluster(store);
   own.uuid = "u";
-  own.cluster = "c";
   CHECK(!store.add_job(own, true).ok());
   CHECK(store.add_job(own, false).value().name == "train-2");
   REQUIRE(jobs.add(second, "slurm", false).ok());
@@ -121,13 +127,7 @@ TEST_CASE("a job has a name also where more than a hundred of it are taken, and 
   for (int number = 2; number <= 101; ++number) {
     added(jobs, "train-" + std::to_string(number), std::to_string(number));
   }
-  Cluster cluster;
-  cluster.name = "c";
-  cluster.hosts = {{"a", "", 0, 1}};
-  REQUIRE(store.clusters().add(cluster).ok());
-  JobRecord own;
-  own.name = "train";
-  own.cluster = "c";
+  JobRecord own = job_of_cluster(store);
   for (const char* name : {"train-102", "train-103"}) {
     own.uuid = name;
     CHECK(store.add_job(own, false).value().name == name);
