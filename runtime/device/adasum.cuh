@@ -32,7 +32,8 @@ __device__ void add_products(const AdasumPair& pair) {
 // Each block adds the partial sums again, which costs less than a separate launch.
 template <typename Element>
 __device__ void combine(const AdasumPair& pair) {
-  const AdasumWeights weights = weights_of(sum_of_block(pair.partial[threadIdx.x]));
+  const AdasumWeights weights =
+      pair.partial == nullptr ? pair.fixed : weights_of(sum_of_block(pair.partial[threadIdx.x]));
   const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
   for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < pair.count; i += stride) {
     combine_element<Element>(pair, weights, i);

@@ -31,12 +31,18 @@ struct Products {
   }
 };
 
+struct AdasumWeights {
+  double a = 1.0;
+  double b = 1.0;
+};
+
 struct AdasumPair {
   const void* a = nullptr;
   const void* b = nullptr;
   void* out = nullptr;  // may be a or b
   std::uint64_t count = 0;
-  Products* partial = nullptr;  // kProductBlocks
+  Products* partial = nullptr;  // kProductBlocks; null: the sum has these weights, whatever the vectors are
+  AdasumWeights fixed{};
 };
 
 template <typename Element>
@@ -58,11 +64,6 @@ HVD_HD Products products_of_thread(const AdasumPair& pair, unsigned block, unsig
   }
   return sum;
 }
-
-struct AdasumWeights {
-  double a = 1.0;
-  double b = 1.0;
-};
 
 // A vector of zeros changes nothing; a NaN makes the result NaN too.
 HVD_HD AdasumWeights weights_of(const Products& sum) {

@@ -248,6 +248,17 @@ Result<std::size_t> DeviceKernels::free_table(std::size_t size_bytes) {
 
 Result<void> DeviceKernels::adasum(StreamHandle stream, std::span<void* const> vectors, std::size_t count,
                                    Dtype dtype) {
+  HVD_TRY(check_vectors(vectors, dtype));
+  return vectors.size() < 2 || count == 0 ? Result<void>() : combine(stream, vectors, count, dtype, false);
+}
+
+Result<void> DeviceKernels::average(StreamHandle stream, std::span<void* const> vectors, std::size_t count,
+                                    Dtype dtype) {
+  HVD_TRY(check_vectors(vectors, dtype));
+  return vectors.size() < 2 || count == 0 ? Result<void>() : combine(stream, vectors, count, dtype, true);
+}
+
+Result<void> DeviceKernels::check_vectors(std::span<void* const> vectors, Dtype dtype) {
   if (!is_floating(dtype)) {
     return Error(Code::kInvalid, std::string("Adasum is for floating types, not ") + name_of(dtype));
   }
@@ -256,36 +267,47 @@ Result<void> DeviceKernels::adasum(StreamHandle stream, std::span<void* const> v
       return no_cast(dtype, dtype, false);
     }
   }
-  return vectors.size() < 2 || count == 0 ? Result<void>() : combine(stream, vectors, count, dtype);
+  return {};
 }
 
-Result<void> DeviceKernels::combine(StreamHandle stream, std::span<void* const> vectors, std::size_t count,
-                                    Dtype dtype) {
+Result<void> DeviceKernels::combine(StreamHandle stream, std::span<void* const> vectors, std::size_t count, Dtype dtype,
+                                    bool is_average) {
   if (vectors.size() == 1) {
     return {};
   }
   const std::size_t middle = std::bit_floor(vectors.size() - 1);
-  HVD_TRY(combine(stream, vectors.first(middle), count, dtype));
-  HVD_TRY(combine(stream, vectors.subspan(middle), count, dtype));
+  HVD_TRY(combine(stream, vectors.first(middle), count, dtype, is_average));
+  HVD_TRY(combine(stream, vectors.subspan(middle), count, dtype, is_average));
+  AdasumPair pair{vectors[0], vectors[middle], vectors[0], count, nullptr};
+  if (is_average) {
+    const double share = static_cast<double>(middle) / static_cast<double>(vectors.size());
+    pair.fixed = {share, 1.0 - share};
+  } else {
+    HVD_TRY_ASSIGN(pair.partial, products_of(stream));
+    HVD_TRY(launch(stream, "hvd_adasum_products_", LaunchSize{kProductBlocks, kProductThreads}, pair, dtype));
+  }
+  const auto most = static_cast<std::size_t>(device_->info().multiprocessors) * kBlocksOfMultiprocessor;
+  const std::size_t wanted = (count + kProductThreads - 1) / kProductThreads;
+  const LaunchSize size{static_cast<unsigned>(std::min(wanted, std::max<std::size_t>(most, 1))), kProductThreads};
+  return launch(stream, "hvd_adasum_combine_", size, pair, dtype);
+}
 
+Result<void> DeviceKernels::launch(StreamHandle stream, const std::string& kernel, LaunchSize size, AdasumPair& pair,
+                                   Dtype dtype) {
+  HVD_TRY_ASSIGN(const KernelHandle handle, device_->kernel((kernel + name_of(dtype)).c_str()));
+  void* argument = &pair;
+  return device_->launch(handle, size, std::span<void* const>(&argument, 1), stream);
+}
+
+// The memory for the inner products of a stream's pairs.
+Result<Products*> DeviceKernels::products_of(StreamHandle stream) {
   auto known = std::find(sum_streams_.begin(), sum_streams_.end(), stream);
   if (known == sum_streams_.end()) {
     HVD_TRY_ASSIGN(auto sums, DeviceMemory::make(device_, kProductBlocks * sizeof(Products)));
     sums_.push_back(std::move(sums));
     known = sum_streams_.insert(sum_streams_.end(), stream);
   }
-  const auto& sums = sums_.at(static_cast<std::size_t>(known - sum_streams_.begin()));
-  const std::string type = name_of(dtype);
-  HVD_TRY_ASSIGN(const KernelHandle products, device_->kernel(("hvd_adasum_products_" + type).c_str()));
-  HVD_TRY_ASSIGN(const KernelHandle sum, device_->kernel(("hvd_adasum_combine_" + type).c_str()));
-  AdasumPair pair{vectors[0], vectors[middle], vectors[0], count, static_cast<Products*>(sums.data())};
-  void* argument = &pair;
-  const std::span<void* const> arguments(&argument, 1);
-  HVD_TRY(device_->launch(products, LaunchSize{kProductBlocks, kProductThreads}, arguments, stream));
-  const auto most = static_cast<std::size_t>(device_->info().multiprocessors) * kBlocksOfMultiprocessor;
-  const std::size_t wanted = (count + kProductThreads - 1) / kProductThreads;
-  const LaunchSize size{static_cast<unsigned>(std::min(wanted, std::max<std::size_t>(most, 1))), kProductThreads};
-  return device_->launch(sum, size, arguments, stream);
+  return static_cast<Products*>(sums_.at(static_cast<std::size_t>(known - sum_streams_.begin())).data());
 }
 
 }  // namespace hvd

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/base/result.h"
@@ -49,6 +50,9 @@ std::size_t packed_bytes(std::span<const DevicePiece> pieces, Dtype dtype);
 // multiple of its element's size; otherwise elements can only be copied.
 const char* move_kernel(Dtype from, Dtype to, Scale scale, bool is_aligned);
 
+struct AdasumPair;
+struct Products;
+
 class DeviceKernels {
  public:
   explicit DeviceKernels(std::shared_ptr<Device> device) : device_(std::move(device)) {}
@@ -65,6 +69,9 @@ class DeviceKernels {
   // vectors are overwritten. For floating types; inner products are in float64, and each level is rounded to `dtype`.
   // Each pair takes two launches.
   Result<void> adasum(StreamHandle stream, std::span<void* const> vectors, std::size_t count, Dtype dtype);
+  // Computes vectors[0] <- the average of all vectors, in the same tree, with the same types and rounding. Each pair
+  // takes one launch.
+  Result<void> average(StreamHandle stream, std::span<void* const> vectors, std::size_t count, Dtype dtype);
 
  private:
   // Table holds moves that are too many for a launch's arguments: the host's copy of them, and the device's.
@@ -82,7 +89,11 @@ class DeviceKernels {
                             std::uint64_t chunks);
   Result<Table*> table_of(StreamHandle stream, std::span<const Move> moves);
   Result<std::size_t> free_table(std::size_t size_bytes);
-  Result<void> combine(StreamHandle stream, std::span<void* const> vectors, std::size_t count, Dtype dtype);
+  static Result<void> check_vectors(std::span<void* const> vectors, Dtype dtype);
+  Result<void> combine(StreamHandle stream, std::span<void* const> vectors, std::size_t count, Dtype dtype,
+                       bool is_average);
+  Result<void> launch(StreamHandle stream, const std::string& kernel, LaunchSize size, AdasumPair& pair, Dtype dtype);
+  Result<Products*> products_of(StreamHandle stream);
 
   std::shared_ptr<Device> device_;
   std::vector<Move> moves_;         // of the running call; kept for its memory

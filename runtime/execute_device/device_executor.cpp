@@ -231,7 +231,8 @@ Result<void> DeviceExecutor::allreduce(std::span<PendingOp* const> ops, DeviceBa
   return kernels_->unpack(stream_.handle(), pieces, buffer, like.dtype, like.dtype, after);
 }
 
-// Each rank receives the vectors of all, and computes the same result.
+// Each rank receives the vectors of all, and computes the same result. Those of a node, whose ranks are consecutive,
+// are averaged first, as in Horovod: its scripts multiply the learning rate by hvd.local_size() for that.
 Result<void> DeviceExecutor::adasum(PendingOp& op, DeviceBatch& batch, Interrupt& interrupt) {
   const std::vector<DevicePiece> pieces = pieces_of(std::array{&op});
   if (pieces.empty()) {
@@ -245,7 +246,6 @@ Result<void> DeviceExecutor::adasum(PendingOp& op, DeviceBatch& batch, Interrupt
   HVD_TRY(kernels_->pack(stream_.handle(), pieces, own, like.dtype, like.dtype, like.prescale));
   const NcclBackend::Gather gather{own, std::vector<std::size_t>(size, bytes), buffer};
   HVD_TRY(nccl_->allgather(std::span(&gather, 1), interrupt));
-  // First those of a node, whose ranks are consecutive, as on hosts; then the nodes'.
   std::vector<void*> of_nodes;
   for (std::size_t first = 0; first < size;) {
     std::vector<void*> vectors;
@@ -253,7 +253,7 @@ Result<void> DeviceExecutor::adasum(PendingOp& op, DeviceBatch& batch, Interrupt
     for (; first < size && host_.map.node_of_rank[first] == node; ++first) {
       vectors.push_back(buffer + first * bytes);
     }
-    HVD_TRY(kernels_->adasum(stream_.handle(), vectors, pieces.front().count, like.dtype));
+    HVD_TRY(kernels_->average(stream_.handle(), vectors, pieces.front().count, like.dtype));
     of_nodes.push_back(vectors.front());
   }
   HVD_TRY(kernels_->adasum(stream_.handle(), of_nodes, pieces.front().count, like.dtype));

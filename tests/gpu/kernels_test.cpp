@@ -258,6 +258,33 @@ TEST_CASE("gpu: Adasum is that of float64") {
   }
 }
 
+TEST_CASE("gpu: an average of vectors is that of float64") {
+  Gpu gpu;
+  for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32, Dtype::kFloat64}) {
+    const std::size_t count = 1 + gpu.random() % 200000;
+    std::vector<double> wanted(count);
+    std::vector<DeviceMemory> memory;
+    std::vector<void*> vectors;
+    for (int rank = 0; rank < 3; ++rank) {
+      std::vector<std::uint8_t> bytes(count * size_of(dtype));
+      for (std::size_t i = 0; i < count; ++i) {
+        write_number(bytes.data() + i * size_of(dtype), dtype, gpu.value(dtype));
+        wanted[i] += number_of(bytes.data() + i * size_of(dtype), dtype) / 3.0;
+      }
+      memory.push_back(gpu.copy_of(bytes));
+      vectors.push_back(memory.back().data());
+    }
+    take(gpu.kernels.average(gpu.stream.handle(), vectors, count, dtype));
+    const auto result = gpu.bytes_of(memory[0]);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double is = number_of(result.data() + i * size_of(dtype), dtype);
+      wrong += std::fabs(is - wanted[i]) > 4.0 * precision_of(dtype) * (1.0 + std::fabs(wanted[i])) ? 1U : 0U;
+    }
+    CHECK_MESSAGE(wrong == 0, name_of(dtype), " of ", count, ", seed ", gpu.seed);
+  }
+}
+
 TEST_CASE("gpu: Adasum is the same to the bit each time") {
   Gpu gpu;
   const std::size_t count = 100003;

@@ -120,7 +120,8 @@ typedef struct hvd_op {
   int32_t reduce_op;   /* allreduce, reducescatter: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT. An allreduce
                           of a floating type may also use HVD_ADASUM, which combines the tensors a and b of two
                           ranks, each tensor by itself, to (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b. More ranks,
-                          any number of them, combine in a binary tree: first the ranks of each node, then the nodes */
+                          any number of them, combine in a binary tree: first the ranks of each node, then the
+                          nodes. On GPUs the tensors of a node's ranks are averaged instead */
   int32_t root_rank;   /* broadcast: a rank of the job, also in a process set */
   int32_t process_set; /* 0: all ranks; otherwise the number that hvd_process_set_add returned for a set of which
                           this rank is a member */

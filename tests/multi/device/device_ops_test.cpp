@@ -111,9 +111,9 @@ TEST_CASE("devices: every operation and type gives what it gives on hosts, by NC
   CHECK(Live() == before);
 }
 
-TEST_CASE("devices: Adasum is that of hosts") {
+TEST_CASE("devices: Adasum of nodes is that of hosts") {
   load_fakes();
-  DeviceJob job(2);
+  DeviceJob job(Nodes{1, 1});
   for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
     // Of parallel vectors it is their average, and of orthogonal ones their sum, whatever rounds.
     Task task{HVD_ALLREDUCE, dtype, HVD_ADASUM, {64}, name_for("adasum", dtype, 0)};
@@ -128,17 +128,20 @@ TEST_CASE("devices: Adasum is that of hosts") {
   }
 }
 
-TEST_CASE("devices: Adasum takes first the ranks of a node, then the nodes, as on hosts") {
+TEST_CASE("devices: Adasum takes the average of a node's ranks, as Horovod does on GPUs") {
   load_fakes();
   DeviceJob job(Nodes{1, 2});
-  Task task{HVD_ALLREDUCE, Dtype::kFloat32, HVD_ADASUM, {2}, "adasum of nodes"};
-  // The ranks 0 and 1 have (1, 0), rank 2 has (0, 1): of the second node (1, 1), of both (1.25, 0.75). In the order of
-  // the ranks it would be (1, 1).
-  job.check(task, [](int rank) {
-    const float values[2] = {rank < 2 ? 1.0F : 0.0F, rank < 2 ? 0.0F : 1.0F};
-    std::vector<std::uint8_t> bytes(sizeof(values));
-    std::memcpy(bytes.data(), values, sizeof(values));
-    return bytes;
+  const Task task{HVD_ALLREDUCE, Dtype::kFloat32, HVD_ADASUM, {2}, "adasum of nodes"};
+  on_all(3, [&](int rank) {
+    const std::array<float, 2> values = {rank < 2 ? 1.0F : 0.0F, rank < 2 ? 0.0F : 1.0F};
+    std::vector<std::uint8_t> input(sizeof(values));
+    std::memcpy(input.data(), values.data(), sizeof(values));
+    const Got got = run_on_device(job.at(rank), job.gpu(rank), task, input);
+    // The first node has (1, 0). The second one has the average of (1, 0) and (0, 1), and not their Adasum (1, 1).
+    std::array<float, 2> is{};
+    HVD_CHECK(got.outcome.status == HVD_OK && got.bytes.size() == sizeof(is));
+    std::memcpy(is.data(), got.bytes.data(), sizeof(is));
+    HVD_CHECK(is == (std::array<float, 2>{1.0F, 0.25F}));
   });
 }
 

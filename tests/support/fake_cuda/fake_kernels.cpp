@@ -35,7 +35,8 @@ template <typename Element>
 bool may_touch(const AdasumPair& pair) {
   const std::size_t size_bytes = pair.count * sizeof(typename Element::Stored);
   return is_within_block(pair.a, size_bytes) && is_within_block(pair.b, size_bytes) &&
-         is_within_block(pair.out, size_bytes) && is_within_block(pair.partial, kProductBlocks * sizeof(Products));
+         is_within_block(pair.out, size_bytes) &&
+         (pair.partial == nullptr || is_within_block(pair.partial, kProductBlocks * sizeof(Products)));
 }
 
 // As sum_of_block in adasum.cu.
@@ -70,8 +71,11 @@ bool run_combine(unsigned, unsigned threads, std::span<void* const> arguments) {
   if (!may_touch<Element>(pair) || threads != kProductThreads) {
     return false;
   }
-  std::vector<Products> sums(pair.partial, pair.partial + kProductBlocks);
-  const AdasumWeights weights = weights_of(sum_of_block(sums.data()));
+  AdasumWeights weights = pair.fixed;
+  if (pair.partial != nullptr) {
+    std::vector<Products> sums(pair.partial, pair.partial + kProductBlocks);
+    weights = weights_of(sum_of_block(sums.data()));
+  }
   for (std::uint64_t i = 0; i < pair.count; ++i) {
     combine_element<Element>(pair, weights, i);
   }

@@ -293,6 +293,41 @@ TEST_CASE("Adasum with a vector of zeros is the other vector, in every floating 
   CHECK_FALSE(bench.kernels.adasum(bench.stream.handle(), {}, 1, Dtype::kInt32).ok());
 }
 
+// 60000 twice is more than float16 has.
+template <typename Element>
+void check_average(Bench& bench, Dtype dtype, std::size_t ranks, double precision) {
+  constexpr std::size_t kCount = 700;
+  using Stored = typename Element::Stored;
+  std::vector<PinnedMemory> memory;
+  std::vector<void*> vectors;
+  double sum = 0.0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const double value = rank < 2 ? 60000.0 : 8.0 * static_cast<double>(rank);
+    sum += value;
+    memory.push_back(take(PinnedMemory::make(bench.device, kCount * sizeof(Stored))));
+    vectors.push_back(memory.back().data());
+    std::fill_n(reinterpret_cast<Stored*>(memory.back().data()), kCount, rounded<Element>(value));
+  }
+  const auto before = bench.launches();
+  take(bench.kernels.average(bench.stream.handle(), vectors, kCount, dtype));
+  CHECK(bench.launches() == before + static_cast<std::int64_t>(ranks - 1));
+  take(bench.stream.synchronize());
+  for (const std::size_t at : {std::size_t{0}, kCount - 1}) {
+    CHECK(element_of<Element>(vectors[0], at) == doctest::Approx(sum / static_cast<double>(ranks)).epsilon(precision));
+  }
+}
+
+TEST_CASE("an average of one to five vectors is that of float64, in every floating type") {
+  Bench bench;
+  for (std::size_t ranks = 1; ranks <= 5; ++ranks) {
+    check_average<AsFloat16>(bench, Dtype::kFloat16, ranks, 2e-3);
+    check_average<AsBfloat16>(bench, Dtype::kBfloat16, ranks, 2e-2);
+    check_average<AsItself<float>>(bench, Dtype::kFloat32, ranks, 1e-6);
+    check_average<AsItself<double>>(bench, Dtype::kFloat64, ranks, 1e-15);
+  }
+  CHECK_FALSE(bench.kernels.average(bench.stream.handle(), {}, 1, Dtype::kInt32).ok());
+}
+
 TEST_CASE("Adasum rounds each element once") {
   // Half way between two float16 by way of float32, and just above it in float64.
   const double value = 1.0 + 1.0 / 2048.0 + 1e-12;
