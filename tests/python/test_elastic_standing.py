@@ -33,6 +33,15 @@ def test_only_ranks_without_the_state_receive_it(standings, root, receivers):
     assert (sending.root, sending.receivers) == (root, receivers)
 
 
+@pytest.mark.parametrize("why", ["is_touched", "is_asked"])
+def test_all_receive_the_state_where_a_script_may_have_changed_it_on_some_ranks(why):
+    same = ranks((_AHEAD, 7), (_AHEAD, 7), (_AHEAD, 7), (_FRESH, 0))
+    sending = who_sends([same[0], same[1]._replace(**{why: 1}), *same[2:]])
+    assert (sending.root, sending.receivers) == (0, {0: [1, 2, 3]})
+    # A process that comes anew always asks.
+    assert who_sends([*same[:3], same[3]._replace(**{why: 1})]).receivers == {2: [3]}
+
+
 class CountedState:
     """Counts how often it is restored."""
 

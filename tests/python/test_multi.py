@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).parent
 SIZES = [1, 2, 3, 4]
 SCRIPTS = ["rank_cases.py", "rank_adasum_cases.py", "rank_group_cases.py", "rank_optimizer_cases.py", "rank_set_cases.py", "rank_backend_cases.py",
            "rank_training_cases.py", "rank_script_cases.py", "rank_start_cases.py", "rank_callback_cases.py", "rank_buffer_cases.py", "rank_format_cases.py",
-           "rank_plain_cases.py", "rank_work_cases.py", "rank_again_cases.py"]
+           "rank_plain_cases.py", "rank_work_cases.py", "rank_again_cases.py", "rank_state_cases.py"]
 if not is_torch(2, 1):
     SCRIPTS = [script for script in SCRIPTS if script not in ("rank_backend_cases.py", "rank_work_cases.py")]
 

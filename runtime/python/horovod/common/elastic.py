@@ -59,6 +59,7 @@ class Standing(NamedTuple):
     commits: int
     is_touched: int  # reset callbacks may have changed what was saved
     local_rank: int
+    is_asked: int = 0  # the script has asked for this, between two failures, and may have changed the state before
 
 
 class Sending(NamedTuple):
@@ -73,11 +74,14 @@ def who_sends(standings: Sequence[Standing]) -> Sending:
     that has trained.
 
     Ranks that have trained together have it too if they have committed equally often, and all were restored or none
-    was. A rank that does not have it gets it from one that does on its own node, or else from the root.
+    was; but none where a script or its callbacks may have changed it on some of them. A rank that does not have it gets it
+    from one that does on its own node, or else from the root.
     """
     keys = [(each.kind != _FRESH, each.commits, each.kind) for each in standings]
     root = keys.index(max(keys))
-    owners = [rank for rank, key in enumerate(keys) if key == keys[root]] if keys[root][0] else [root]
+    may_differ = any(each.kind != _FRESH and (each.is_touched or each.is_asked) for each in standings)
+    has_owners = keys[root][0] and not may_differ
+    owners = [rank for rank, key in enumerate(keys) if key == keys[root]] if has_owners else [root]
     nodes: List[int] = []  # ranks of a node follow each other
     for each in standings:
         nodes.append((nodes[-1] if nodes else -1) + (each.local_rank == 0))
@@ -134,6 +138,7 @@ class State:
         self._rank = get_rank
         self._commits = 0
         self._standing = _FRESH
+        self._has_failed = False  # since it was synchronised
         self._host_messages = HostMessages()
         self._last_updated_timestamp = 0
         self._reset_callbacks: List[Callable[[], None]] = []
@@ -219,7 +224,10 @@ class State:
         A saved state has another number of commits than any before it, so that who has failed in here, and was
         restored, is known to have another one.
         """
-        own = Standing(self._standing, self._commits, bool(self._reset_callbacks), local_rank())
+        own = Standing(
+            self._standing, self._commits, bool(self._reset_callbacks), local_rank(), not self._has_failed
+        )  # fmt: skip
+        self._has_failed = False
         standings = [Standing(*row) for row in _arrays.allgather(np.array([own], np.int64), "elastic.standing").tolist()]
         root, receivers = who_sends(standings)
         if rank() == 0 and standings[root].kind == _FRESH and restart_limit() and came_late():
@@ -336,10 +344,12 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         skip_sync = False
         failures, commits_then = 0, -1
+        has_failed = False
         handled = sys.exc_info()[1]  # Python takes it for the context of all that is raised in here
         while True:
             try:
                 if not skip_sync:
+                    state._has_failed = has_failed
                     state.sync()
                 return func(state, *args, **kwargs)
             except HostsUpdatedInterrupt as interrupt:
@@ -368,6 +378,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                     raise
                 # This rank's host is given back. All that it did is in the last commit, which the others have.
                 raise LeftJob(0) from None
+            has_failed = True
             state.on_reset()
 
     return wrapper
