@@ -261,6 +261,17 @@ def case_frozen_unfrozen_and_added():
     assert model[2].weight.grad is None and model[0].weight.grad is not None
 
 
+def case_parameters_that_come_between_backward_and_step_are_reduced():
+    for options in ({}, {"op": hvd.Sum}):
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(sgd(model[:3].parameters()), **options)
+        one_backward(model, seed=RANK)
+        optimizer.add_param_group({"params": list(model[4].parameters())})
+        optimizer.step()
+        for p in model.parameters():
+            assert all(torch.equal(t, p) for t in hvd.allgather(p.detach().unsqueeze(0)))
+
+
 def case_closure():
     model, optimizer = wrapped()
     reference = make_model()

@@ -14,7 +14,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set, number_o
 from horovod.common.util import choose_op
 from horovod.torch import _heap, mpi_ops
 from horovod.torch._adasum_optimizer import AdasumMixin
-from horovod.torch._gradients import Reducer, Settings
+from horovod.torch._gradients import Settings
 from horovod.torch._named import (
     NamedMixin,
     names_in_groups,
@@ -22,6 +22,7 @@ from horovod.torch._named import (
     stay_out_of_compiled_code,
     travelling_names,
 )
+from horovod.torch._reducer import Reducer
 from horovod.torch.compression import Compression
 from horovod.torch.functions import broadcast_object, check_optimizer
 
