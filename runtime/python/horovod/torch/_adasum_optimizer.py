@@ -32,8 +32,10 @@ class AdasumMixin(NamedMixin):
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Raises AssertionError, since the step itself is distributed."""
-        raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
+        """Raises AssertionError, since the step itself is distributed; but not where one rank trains alone, so that a script
+        which does this only there can be tried."""
+        if self._hvd_process_set.takes_part() and self._hvd_process_set.size() > 1:
+            raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
         yield
 
     def _hvd_name(self, group_index: int, index: int, p: torch.Tensor) -> str:
@@ -48,10 +50,9 @@ class AdasumMixin(NamedMixin):
                 then.
         """
         process_set = self._hvd_process_set
-        step = super().step
         self._hvd_note_step()
         if not process_set.takes_part() or process_set.size() == 1:
-            return step() if closure is None else step(closure)
+            return self._hvd_step_here(closure)
         # All ranks combine the same parameters, with or without a gradient; a missing one counts as a change of zeros.
         parameters = [
             (self._hvd_name(group_index, index, p), p)
@@ -60,7 +61,7 @@ class AdasumMixin(NamedMixin):
             if p.requires_grad
         ]
         starts = [p.detach().clone() for _, p in parameters]
-        result = step() if closure is None else step(closure)
+        result = self._hvd_step_here(closure)
         pending: List[Tuple[torch.Tensor, torch.Tensor, int, Any]] = []
         try:
             with torch.no_grad():
@@ -78,6 +79,33 @@ class AdasumMixin(NamedMixin):
 
     # See optimizer.py.
     step.hooked = True
+
+    # A GradScaler leaves it to the step then to leave out a step with infinite gradients. It would call no step else, on the
+    # ranks that have such gradients; and the other ranks would wait for them.
+    _step_supports_amp_scaling = True
+
+    def _hvd_step_here(self, closure: Optional[Callable[[], Any]]) -> Any:
+        """Makes the wrapped optimizer's step on this rank. With a GradScaler it divides gradients by the scale first, and
+        changes nothing where one is infinite."""
+        step = super().step
+        has_own = getattr(super(), "_step_supports_amp_scaling", False) or "_step_supports_amp_scaling" in self.__dict__
+        found, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
+        if has_own or found is None:
+            return step() if closure is None else step(closure)
+        if found:
+            return None
+        if scale is not None:
+            self._hvd_unscale(scale)
+        self.found_inf = self.grad_scale = None  # the wrapped step must not see them, and the scaler deletes them afterwards
+        return step()
+
+    def _hvd_unscale(self, scale: torch.Tensor) -> None:
+        inverse = scale.double().reciprocal().float()
+        with torch.no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        p.grad.mul_(inverse.to(p.grad.device))
 
     def _hvd_finish(self, pending: List[Tuple[torch.Tensor, torch.Tensor, int, Any]]) -> None:
         error = None
