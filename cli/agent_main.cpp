@@ -39,8 +39,6 @@ using hvd::Fd;
 constexpr auto kDialTime = std::chrono::seconds(30);
 // A task that starts an agent gets this long to write its order.
 constexpr auto kOrderTime = std::chrono::seconds(30);
-// When the engine ends its agents, the launcher gets this long to say what becomes of the ranks.
-constexpr auto kSignalPatience = std::chrono::seconds(5);
 
 // Limits the folder in which the agent makes its own: the path of a socket in it has at most 107 bytes. Batch systems
 // have longer folders in TMPDIR; there /tmp is used instead.
@@ -221,7 +219,6 @@ hvd::Result<int> call_at(const std::string& engine, const hvd::launch::CallPlace
     options.node_name = hvd::launch::node_name_from(engine, options.environment);
     hvd::launch::leave_engine(engine, options.environment);
   }
-  options.signal_patience = kSignalPatience;
   const int rank = options.seat.rank;
   const auto call = [&] { return hvd::launch::dial_launcher(place, key, rank, hvd::Deadline::after(kDialTime)); };
   return run_agent(options, [&] { return dial(call); }, log);
@@ -266,7 +263,6 @@ hvd::Result<int> call_by_name(const std::string& engine, const PodWords& pod, hv
   HVD_TRY_ASSIGN(const hvd::JobSecret secret, hvd::launch::read_call_secret(pod.key_file));
   HVD_TRY_ASSIGN(const hvd::launch::LauncherName name, hvd::launch::parse_launcher_name(pod.launcher));
   HVD_TRY_ASSIGN(options.seat, hvd::launch::seat_from(engine, options.environment));
-  options.signal_patience = kSignalPatience;
   const hvd::Deadline deadline = hvd::Deadline::after(
       std::chrono::duration_cast<hvd::Duration>(std::chrono::duration<double>(pod.start_timeout_s)));
   const auto call = [&, rank = options.seat.rank] {

@@ -27,15 +27,15 @@
 namespace hvd::launch {
 
 struct AgentOptions {
-  std::string scratch_dir;                        // 0700, made and removed by the guardian
-  std::vector<std::string> environment;           // the agent's own, "NAME=value"
-  Duration lost_grace = std::chrono::seconds(5);  // TERM to KILL, when there is no launcher to ask
-  std::string node_name;                          // as the engine calls this node; empty: as it calls itself
-  Seat seat;                                      // as the engine that started this agent has it
-  Duration signal_patience{};                     // on_end: how long the launcher is given
-  bool has_leash = false;                         // the end of standard input is the end of the agent
-  bool joins = false;                             // it calls to join a job, and leaves it in order at a signal
-  int slots = 0;                                  // that it brings then; 0: one for each GPU, or one
+  std::string scratch_dir;                             // 0700, made and removed by the guardian
+  std::vector<std::string> environment;                // the agent's own, "NAME=value"
+  Duration lost_grace = std::chrono::seconds(5);       // TERM to KILL, when there is no launcher to ask
+  std::string node_name;                               // as the engine calls this node; empty: as it calls itself
+  Seat seat;                                           // as the engine that started this agent has it
+  Duration signal_patience = std::chrono::seconds(5);  // on_end: how long the launcher is given
+  bool has_leash = false;                              // the end of standard input is the end of the agent
+  bool joins = false;                                  // it calls to join a job, and leaves it in order at a signal
+  int slots = 0;                                       // that it brings then; 0: one for each GPU, or one
 };
 
 class AgentCore {

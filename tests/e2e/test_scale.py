@@ -195,9 +195,9 @@ def far_family(far, marker):
     return job
 
 
-def agent_of(marker, host):
+def agent_of(marker, host, of_rank="family.py"):
     """The guardian and the agent on a host: the parent of its rank, and that one's."""
-    rank = next(pid for pid, args in processes_with(f"HVD_RANK={host[1:]}\0").items() if "family.py" in args and pid in processes_with(marker))
+    rank = next(pid for pid, args in processes_with(f"HVD_RANK={host[1:]}\0").items() if of_rank in args and pid in processes_with(marker))
     parent = lambda pid: int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])  # noqa: E731
     return parent(parent(rank)), parent(rank)
 
@@ -218,6 +218,27 @@ def test_an_agent_that_is_told_to_end_ends_the_job_and_not_only_what_is_behind_i
     os.kill(agent_of(marker, "n0")[1], signal.SIGTERM)
     out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == 243 and "the agent on n0 ends, with rank 0: it got SIGTERM" in err, err
+    assert left(marker) == {}
+
+
+LAST_WORDS = """
+import signal, sys, time
+def end(*_):
+    print("last words", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print("up", flush=True)
+while True: time.sleep(60)
+"""
+
+
+def test_what_ranks_say_while_their_agent_is_told_to_end_is_heard(marker):
+    job = start("--rsh", EXECUTES, "-H", hosts(2), *PYTHON, "-c", LAST_WORDS, env=env_with(marker))
+    read_until(job.stdout, "up", 2)
+    os.kill(agent_of(marker, "n0", "last words")[1], signal.SIGTERM)
+    out, err = job.communicate(timeout=PATIENCE)
+    assert "the agent on n0 ends, with rank 0: it got SIGTERM" in err, err
+    assert out.count("last words") == 2, (out, err)
     assert left(marker) == {}
 
 
