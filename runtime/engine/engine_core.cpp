@@ -25,6 +25,23 @@ Result<void> check_submission(const Submission& what) {
   return {};
 }
 
+// The error of an operation that threw. It ends the job: the others wait for this rank's part of the operation, and
+// nothing else reaches them.
+Error error_of(const std::exception& thrown) {
+  if (dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr) {
+    return {Code::kResource, "out of memory while an operation was carried out"};
+  }
+  return {Code::kSystem, std::string("while an operation was carried out: ") + thrown.what()};
+}
+
+Result<bool> run_quick(QuickPath& path, const QuickOp& op) {
+  try {
+    return path.try_run(op);
+  } catch (const std::exception& thrown) {
+    return error_of(thrown);
+  }
+}
+
 ShmSegment* shm_of(const EngineCore::Parts& parts) {
   return parts.mesh == nullptr ? nullptr : parts.mesh->shm().get();
 }
@@ -121,7 +138,7 @@ bool EngineCore::try_quick(const SetPlace& set, int process_set, const QuickOp& 
   const bool is_timed = set.counters->times_quick(op.kind);
   const bool is_traced = trace_.is_on();
   const std::uint64_t began = is_timed || is_traced ? ticks_now() : 0;
-  const auto tried = set.quick->try_run(op);
+  const auto tried = run_quick(*set.quick, op);
   // A set that is being removed here may be gone on other ranks; then the operation is refused.
   const bool is_explained = !tried.ok() && tried.error().code() == Code::kLostPeer && queue_->has_ended(process_set);
   if (!tried.ok() && !is_explained) {
@@ -174,7 +191,8 @@ void EngineCore::end_for(const std::optional<Error>& failed, int by) {
 
 void EngineCore::on_frame(int rank, const Frame& frame) {
   if (auto taken = take_frame(rank, frame); !taken.ok()) {
-    end_for(taken.error(), rank);
+    // A frame that is wrong is its sender's. All else failed here: while this rank answered it, or for want of memory.
+    end_for(taken.error(), taken.error().code() == Code::kProtocol ? rank : parts_.map.rank);
   }
 }
 
@@ -223,12 +241,8 @@ void EngineCore::advance() {
     steps.pop(running_);
     try {
       runner_->run(running_);
-    } catch (const std::bad_alloc&) {
-      // The others wait for this rank's part of the step, and only the job's end reaches them.
-      end_for(Error(Code::kResource, "out of memory while an operation was carried out"), parts_.map.rank);
     } catch (const std::exception& thrown) {
-      end_for(Error(Code::kSystem, std::string("while an operation was carried out: ") + thrown.what()),
-              parts_.map.rank);
+      end_for(error_of(thrown), parts_.map.rank);
     }
   }
 }

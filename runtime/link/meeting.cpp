@@ -23,10 +23,6 @@ constexpr std::uint64_t kMostTold = 32;
 // The store is asked for a notice at least this often, if it has no descriptor to wait on.
 constexpr auto kNoticeEvery = std::chrono::milliseconds(100);
 
-std::string who(int rank, const std::string& address) {
-  return "rank " + std::to_string(rank) + " at " + address;
-}
-
 // Reads at most `wanted` of the bytes that have come. Empty: nothing has come. An error: the connection has ended.
 Result<std::string> read_some(int fd, std::size_t wanted) {
   std::array<char, kClaimBytes> buffer;
@@ -71,19 +67,27 @@ struct Meeting::Incoming {
   bool is_tcp = false;
 };
 
-Meeting::Meeting(int rank, Store& store, Log& log, Deadline deadline, TcpOptions tcp)
-    : rank_(rank), store_(store), log_(log), tcp_(std::move(tcp)), patience_(deadline) {}
+Meeting::Meeting(int rank, Store& store, Log& log, Deadline deadline, Options options)
+    : rank_(rank), store_(store), log_(log), options_(std::move(options)), patience_(deadline) {}
 
 Meeting::~Meeting() {
   if (strangers_ > kMostTold) {
-    log_.write(LogLevel::kWarning, "rank " + std::to_string(rank_) + " closed " +
-                                       std::to_string(strangers_ - kMostTold) +
+    log_.write(LogLevel::kWarning, name_of_rank(rank_) + " closed " + std::to_string(strangers_ - kMostTold) +
                                        " more connections that proved nothing");
   }
 }
 
+std::string Meeting::name_of_rank(int rank) const {
+  const auto at = static_cast<std::size_t>(rank);
+  return "rank " + std::to_string(at < options_.job_ranks.size() ? options_.job_ranks[at] : rank);
+}
+
+std::string Meeting::who(int rank, const std::string& address) const {
+  return name_of_rank(rank) + " at " + address;
+}
+
 Result<void> Meeting::connect_by_tcp(LinkRole role, int to, const SocketAddress& address) {
-  auto fd = start_connect_tcp(address, [this](int socket) { return choose_congestion(socket, tcp_.congestion); });
+  auto fd = start_connect_tcp(address, [this](int socket) { return choose_congestion(socket, options_.congestion); });
   if (!fd.ok()) {
     return fd.error().with_context(who(to, address.text()));
   }
@@ -109,7 +113,7 @@ Result<void> Meeting::connected(LinkRole role, int to, const std::string& addres
 }
 
 Result<std::optional<KeyPair>> Meeting::make_key(bool is_tcp) const {
-  if (!is_tcp || !tcp_.is_sealed) {
+  if (!is_tcp || !options_.is_sealed) {
     return std::optional<KeyPair>();
   }
   HVD_TRY_ASSIGN(KeyPair key, KeyPair::make());
@@ -117,7 +121,7 @@ Result<std::optional<KeyPair>> Meeting::make_key(bool is_tcp) const {
 }
 
 std::optional<RecordKeys> Meeting::keys_of(bool is_tcp, const RecordKeys& keys) const {
-  return is_tcp && tcp_.is_sealed ? std::optional(keys) : std::nullopt;
+  return is_tcp && options_.is_sealed ? std::optional(keys) : std::nullopt;
 }
 
 Result<std::vector<Meeting::Met>> Meeting::run() {
@@ -284,7 +288,7 @@ void Meeting::advance(Incoming& incoming) {
 void Meeting::admit(Incoming& incoming, const LinkClaim& claim) {
   const auto found = std::find(expected_.begin(), expected_.end(), claim);
   if (found == expected_.end()) {
-    drop(incoming, std::string("a ") + name_of(claim.role) + " connection of rank " + std::to_string(claim.from) +
+    drop(incoming, std::string("a ") + name_of(claim.role) + " connection of " + name_of_rank(claim.from) +
                        " is not expected, or is there already");
     return;
   }
@@ -298,7 +302,7 @@ void Meeting::admit(Incoming& incoming, const LinkClaim& claim) {
 
 void Meeting::drop(Incoming& incoming, const std::string& why) {
   log_.write(++strangers_ > kMostTold ? LogLevel::kDebug : LogLevel::kWarning,
-             "rank " + std::to_string(rank_) + " closed a connection from " + incoming.address + ": " + why);
+             name_of_rank(rank_) + " closed a connection from " + incoming.address + ": " + why);
   incoming.fd.reset();
 }
 
@@ -315,13 +319,12 @@ Error Meeting::timed_out() const {
     add(who(outgoing->claim.to, outgoing->address) + (outgoing->is_connected ? " (connected, silent)" : ""));
   }
   for (const LinkClaim& expected : expected_) {
-    add(std::string(name_of(expected.role)) + " connection from rank " + std::to_string(expected.from));
+    add(std::string(name_of(expected.role)) + " connection from " + name_of_rank(expected.from));
   }
   if (count > kNamed) {
     missing += " and " + std::to_string(count - kNamed) + " more";
   }
-  return Error(Code::kTimeout,
-               "rank " + std::to_string(rank_) + " could not meet all ranks in time; missing: " + missing);
+  return Error(Code::kTimeout, name_of_rank(rank_) + " could not meet all ranks in time; missing: " + missing);
 }
 
 }  // namespace hvd

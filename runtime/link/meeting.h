@@ -28,13 +28,13 @@ class Meeting {
     Fd fd;
     std::optional<RecordKeys> keys;  // set when the connection is encrypted after the handshake
   };
-  // Settings of the connections by TCP.
-  struct TcpOptions {
-    std::string congestion;  // see choose_congestion()
-    bool is_sealed = false;  // they are encrypted
+  struct Options {
+    std::string congestion;      // of connections by TCP: see choose_congestion()
+    bool is_sealed = false;      // connections by TCP are encrypted
+    std::vector<int> job_ranks;  // by which errors name the ranks of a process set; empty: as they are
   };
 
-  Meeting(int rank, Store& store, Log& log, Deadline deadline, TcpOptions tcp);
+  Meeting(int rank, Store& store, Log& log, Deadline deadline, Options options);
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
@@ -69,12 +69,14 @@ class Meeting {
   void drop(Incoming& incoming, const std::string& why);
   [[nodiscard]] TimePoint next_wake() const;
   [[nodiscard]] Error timed_out() const;
+  [[nodiscard]] std::string name_of_rank(int rank) const;  // "rank 3"
+  [[nodiscard]] std::string who(int rank, const std::string& address) const;
 
   // constant after construction
   int rank_;
   Store& store_;
   Log& log_;
-  const TcpOptions tcp_;
+  const Options options_;
   // joining only
   Patience patience_;
   std::vector<Listener> listeners_;

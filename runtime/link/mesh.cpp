@@ -289,7 +289,7 @@ Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOp
   if (map.is_leader() && map.local_size > 1) {
     HVD_TRY_ASSIGN(mesh->shm_, ShmSegment::create(map.local_size, options.shm_slot_bytes));
   }
-  Meeting meeting(map.rank, store, log, deadline, {options.congestion, options.is_sealed});
+  Meeting meeting(map.rank, store, log, deadline, {options.congestion, options.is_sealed, options.in_job.ranks});
   for (const Fd* listener : {&listeners.tcp, &listeners.unix_socket}) {
     if (listener->is_open()) {
       meeting.add_listener(listener->get(), listener == &listeners.tcp);

@@ -131,8 +131,8 @@ ShmSegment::~ShmSegment() {
   }
 }
 
-// Unmaps all but the parts that were handed out and not given back. The user may still read those, for example the last
-// gradients of a training that has ended.
+// Unmaps all but the parts that were handed out and not given back. The user may still work in those, for example on
+// the last gradients of a training that has ended.
 void ShmSegment::unmap_arena() {
   const auto unmap = [this](std::size_t begin, std::size_t end) {
     if (begin < end) {
@@ -144,8 +144,22 @@ void ShmSegment::unmap_arena() {
   for (const auto& [offset, size_bytes] : reserved_) {
     unmap(at, own + offset);
     at = round_up(own + offset + size_bytes, kPageBytes);
+    keep_alone(arena_ + own + offset, at - own - offset);
   }
   unmap(at, arena_bytes_ * static_cast<std::size_t>(local_size_));
+}
+
+// Puts a copy in the place of memory that other ranks see: one that is slower to leave might still write there. Where
+// memory is too short for the copy, it stays as it is.
+void ShmSegment::keep_alone(std::uint8_t* data, std::size_t size_bytes) {
+  void* own = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (own == MAP_FAILED) {
+    return;
+  }
+  std::memcpy(own, data, size_bytes);
+  if (::mremap(own, size_bytes, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) == MAP_FAILED) {
+    ::munmap(own, size_bytes);
+  }
 }
 
 Result<void*> ShmSegment::map(int fd, std::size_t bytes) {

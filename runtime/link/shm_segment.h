@@ -98,6 +98,7 @@ class ShmSegment {
   ShmSegment(Fd memory, void* base, std::size_t mapped_bytes, int local_size, std::size_t slot_bytes, int local_rank);
   [[nodiscard]] std::size_t arena_at(int local_rank) const;
   void unmap_arena();
+  static void keep_alone(std::uint8_t* data, std::size_t size_bytes);
   void punch(std::size_t offset, std::size_t size_bytes);
   static Result<void*> map(int fd, std::size_t bytes);
   [[nodiscard]] std::uint8_t* lane(int local_rank) const;

@@ -70,4 +70,14 @@ TEST_CASE("strangers that never stop calling keep a rank neither from its deadli
   CHECK(log.warnings.back().find(" more connections that proved nothing") != std::string::npos);
 }
 
+TEST_CASE("errors name the ranks of a process set as the job does") {
+  NullLog log;
+  MemoryStore store(MemoryHub::create(2, JobSecret{}).value(), 0);
+  Meeting meeting(0, store, log, Deadline::after(std::chrono::milliseconds(1)), {{}, false, {4, 7}});
+  meeting.expect(LinkRole::kData, 1);
+  const auto met = meeting.run();
+  REQUIRE_FALSE(met.ok());
+  CHECK(met.error().message() == "rank 4 could not meet all ranks in time; missing: data connection from rank 7");
+}
+
 }  // namespace hvd::meeting_test

@@ -140,6 +140,24 @@ TEST_CASE("all parts lie on pages of this machine, whatever their size") {
   CHECK(leader->arena(0)[kPageBytes] == 0);
 }
 
+TEST_CASE("memory that was handed out is its rank's alone when the rank has left") {
+  auto leader = ShmSegment::create(2, 4096).value();
+  const auto other = ShmSegment::attach(duplicate(leader->memory_fd()).value(), 2, 1).value();
+  REQUIRE(leader->arena_bytes() > 0);
+  REQUIRE(leader->reserve(kPageBytes, 2 * kPageBytes).ok());
+  REQUIRE(other->reserve(0, kPageBytes).ok());
+  std::uint8_t* kept = leader->arena(0) + kPageBytes;
+  kept[0] = 1;
+  kept[2 * kPageBytes - 1] = 2;
+  leader.reset();
+  other->arena(0)[kPageBytes] = 7;  // what a rank writes that has not heard of the end yet
+  CHECK(kept[0] == 1);
+  CHECK(kept[2 * kPageBytes - 1] == 2);
+  kept[1] = 3;
+  CHECK(other->arena(0)[kPageBytes + 1] == 0);
+  CHECK(::munmap(kept, 2 * kPageBytes) == 0);
+}
+
 TEST_CASE("memory that is not such a segment is refused") {
   const auto leader = ShmSegment::create(2, 4096).value();
   CHECK_FALSE(ShmSegment::attach(duplicate(leader->memory_fd()).value(), 3, 1).ok());
