@@ -34,6 +34,7 @@ def test_what_was_said_of_an_elastic_job_is_in_attributes(monkeypatch):
     assert args.cooldown_range == [6, 7] and args.host_discovery_script == "./hosts.sh" and args.log_level == "INFO"
     assert args.command == ["train", "--min-np", "9"]
     assert args.hosts is None and args.verbose is None and args.run_func is None
+    assert parsed(monkeypatch, "--network-interface lo --network-interface eth0,eth1 train").nics == "lo,eth0,eth1"
     same = parsed(monkeypatch, "-np 2 --min-num-proc 1 --max-num-proc 4 train")
     assert (same.min_num_proc, same.max_num_proc) == (1, 4)
 

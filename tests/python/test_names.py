@@ -130,7 +130,8 @@ def test_optimizers_that_replace_horovods_hooks_are_refused():
             make()
 
 
-ABSENT = """horovod.ray.worker.BaseHorovodWorker horovod.ray.runner.Coordinator.establish_rendezvous
+ABSENT = """horovod.ray.adapter.Adapter horovod.ray.runner.StaticAdapter horovod.ray.elastic_v2.ElasticAdapter
+horovod.ray.worker.BaseHorovodWorker horovod.ray.runner.Coordinator.establish_rendezvous
 horovod.ray.utils.detect_nics horovod.ray.utils.map_blocking horovod.ray.utils.nics_to_env_var
 horovod.runner.elastic.rendezvous.create_rendezvous_handler horovod.runner.http.http_client.put_data_into_kvstore
 horovod.runner.http.http_client.read_data_from_kvstore horovod.runner.http.http_server.KVStoreServer
@@ -168,6 +169,14 @@ def test_what_programs_import_beside_it_is_there(monkeypatch):
     assert not LSFUtils.using_lsf()
     monkeypatch.setenv("LSB_JOBID", "7")
     assert LSFUtils.using_lsf()
+
+
+def test_a_discovery_of_ray_nodes_says_what_a_rank_needs():
+    from horovod.ray import elastic, elastic_v2
+
+    for discovery in (elastic.RayHostDiscovery(True, 2, 3), elastic_v2.RayHostDiscovery(True, 2, 3)):
+        assert (discovery.use_gpu, discovery.cpus_per_slot, discovery.gpus_per_slot) == (True, 2, 3)
+    assert (discovery.cpus_per_worker, discovery.gpus_per_worker) == (2, 3)
 
 
 def test_horovod_run_is_a_function_and_the_package_that_it_was():

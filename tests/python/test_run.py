@@ -185,6 +185,8 @@ def test_a_rank_that_is_killed_is_the_error_and_not_what_the_others_then_raise()
     with pytest.raises(RuntimeError, match=r"(?s)hvdrun ended with exit code 137.*rank 1 .*SIGKILL") as caught:
         horovod.run(work, num_proc=2)
     assert type(caught.value) is RuntimeError
+    # Programs that start a failed job again know it by these words.
+    assert "Horovod detected that one or more processes exited with non-zero status" in str(caught.value)
 
 
 def test_a_rank_whose_slot_is_taken_away_ends_without_a_word(tmp_path, capfd):
@@ -328,6 +330,30 @@ def test_limits_that_leave_no_choice_are_taken(hosts):
 def test_what_hvdrun_refuses_is_a_value_error(hosts):
     with pytest.raises(ValueError, match="hvdrun"):
         horovod.run(print, np=2, hosts="localhost:x")
+
+
+def test_a_way_of_starting_that_is_not_there_is_a_value_error_and_a_rank_s_own_code_is_none(monkeypatch):
+    with pytest.raises(RuntimeError, match="exited with code 240"):  # hvdrun's code for what it refuses
+        horovod.run(os._exit, (240,), num_proc=1)
+    monkeypatch.setenv("PATH", "/usr/bin-of-no-mpirun")
+    with pytest.raises(ValueError, match="mpirun"):
+        horovod.run(print, num_proc=1, use_mpi=True)
+
+
+def test_a_number_of_ranks_may_be_one_of_numpy_s_or_of_the_former_name():
+    import numpy
+
+    def rank():
+        return int(os.environ["HVD_RANK"])
+
+    assert horovod.run(rank, num_proc=numpy.int64(2)) == [0, 1]
+    with pytest.warns(DeprecationWarning, match="np has been renamed to num_proc"):
+        assert horovod.run(rank, np=2) == [0, 1]
+    with pytest.warns(DeprecationWarning):
+        assert horovod.run(rank, num_proc=2, np=1) == [0, 1]
+    for wrong in (True, 1.5, "2", 0):
+        with pytest.raises(ValueError, match="num_proc must be a number of ranks"):
+            horovod.run(rank, num_proc=wrong)
 
 
 def test_the_folder_is_for_this_user_only_and_goes(hosts, tmp_path, monkeypatch):

@@ -128,6 +128,38 @@ def test_what_ranks_log_reaches_the_callbacks_before_the_results(executor):
         ranks.run(place)
 
 
+def test_functions_use_ray_as_the_driver_does(executor):
+    import ray
+
+    class Progress:
+        def __init__(self):
+            self.seen = []
+
+        def note(self, what):
+            self.seen.append(what)
+            return len(self.seen)
+
+    progress = ray.remote(Progress).options(name="progress", num_cpus=0).remote()
+    data = ray.put({"rows": 7})
+
+    def with_references(given):
+        rank = int(os.environ["HOROVOD_RANK"])
+        ray.get(progress.note.remote(rank))
+        return ray.get(given)["rows"] + ray.get(data)["rows"], ray.put(rank)
+
+    def by_name():
+        import ray
+
+        return ray.get(ray.get_actor("progress").note.remote("by name"))
+
+    ranks = executor(**TWO)
+    answers = ranks.run(with_references, [data])
+    assert [rows for rows, _ in answers] == [14, 14] and ray.get([left for _, left in answers]) == [0, 1]
+    assert sorted(ranks.run(by_name)) == [3, 4]
+    assert ray.get(progress.note.remote("end")) == 5
+    ray.kill(progress)
+
+
 def test_what_ranks_print_is_tagged(executor, capsys):
     ranks = executor(**TWO)
     ranks.run(lambda: print(f"printed by {os.environ['HOROVOD_RANK']}"))
@@ -426,9 +458,17 @@ def test_nothing_is_imported_or_started_before_it_is_used(cluster):
     assert done.stderr.splitlines()[-1].startswith("ValueError: RayExecutor.start: Ray is not connected; call ray.init() first")
 
 
+def test_counts_may_be_as_ray_counts():
+    import numpy
+
+    ranks = RayExecutor(settings(), num_workers=4.0, use_gpu=True, gpus_per_worker=numpy.int64(1))
+    assert (ranks._params.ranks, ranks._params.gpus_per_worker) == (4, 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind", "told"),
     [
+        ({"num_workers": 1.5}, ValueError, "num_workers must be a whole number, 1 or more, not 1.5"),
         ({}, ValueError, "num_workers must be a whole number, 1 or more, not None"),
         ({"num_workers": 0}, ValueError, "num_workers must be a whole number, 1 or more, not 0"),
         ({"num_workers": 2, "num_hosts": 1}, ValueError, "give num_workers, or num_hosts"),

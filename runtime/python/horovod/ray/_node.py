@@ -15,6 +15,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
+from horovod.ray._payload import PLACE
 from horovod.ray._rank import ERROR, LOG, STOP
 from horovod.ray._stream import KEY, SOCKET, Stream
 from horovod.runner._agent import JoinOrder, Order, Starter
@@ -29,6 +30,14 @@ def own_network() -> str:
     """Processes with the same word can call each other on loopback."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return f"{file.read().strip()} {os.stat('/proc/self/ns/net').st_ino}"
+
+
+def own_place() -> str:
+    """Where a rank of this actor's finds Ray."""
+    import ray
+
+    context = ray.get_runtime_context()
+    return f"{context.gcs_address}\n{ray.util.get_node_ip_address()}\n{context.namespace}"
 
 
 class Answer:
@@ -206,7 +215,7 @@ class Node:
     def _environment_of(self, number: int) -> Dict[str, str]:
         """This actor's, with the GPUs of one rank. Which GPUs the actor may use is Ray's word, and not how many threads each rank
         has: Ray counts for all of them."""
-        environment = dict(os.environ)
+        environment = {**os.environ, PLACE: own_place()}
         environment.pop("OMP_NUM_THREADS", None)
         own = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         if self._gpus and len(own) == self._gpus * len(self._seats):

@@ -52,16 +52,18 @@ class RayHostDiscovery(HostDiscovery):
     """
 
     def __init__(self, use_gpu: bool = False, cpus_per_slot: float = 1, gpus_per_slot: float = 1) -> None:
-        self._cpus = cpus_per_slot
-        self._gpus = gpus_per_slot if use_gpu else 0
+        self.use_gpu = use_gpu
+        self.cpus_per_slot = cpus_per_slot
+        self.gpus_per_slot = gpus_per_slot
 
     def find_available_hosts_and_slots(self) -> Dict[str, int]:
         """Returns the slots of each host, by the address that Ray has for it."""
         import ray
 
         found: Dict[str, int] = {}
+        gpus = self.gpus_per_slot if self.use_gpu else 0
         for node in ray.nodes():
-            slots = _room(node["Resources"], self._cpus, self._gpus) if node["Alive"] else 0
+            slots = _room(node["Resources"], self.cpus_per_slot, gpus) if node["Alive"] else 0
             if slots:
                 found[node["NodeManagerAddress"]] = found.get(node["NodeManagerAddress"], 0) + slots
         return found

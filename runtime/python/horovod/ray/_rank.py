@@ -3,14 +3,13 @@
 import os
 import pickle
 import socket
-import sys
 import time
 import traceback
 from typing import Any
 
 import cloudpickle
 
-from horovod.ray import ray_logger
+from horovod.ray import _payload, ray_logger
 from horovod.ray._stream import KEY, SOCKET, Stream
 from horovod.runner._called import call as call_function
 from horovod.runner._called import present_rank
@@ -49,7 +48,7 @@ def serve() -> None:
                 value = _call(kind, payload, made)
                 if kind == MAKE:
                     made, value = value, None
-                answer = cloudpickle.dumps(value)
+                answer = _payload.dumps(value)
             except Exception as error:
                 from horovod.runner._job import describe_failure
 
@@ -60,7 +59,5 @@ def serve() -> None:
 
 
 def _call(kind: bytes, payload: bytes, made: Any) -> Any:
-    paths, call = pickle.loads(payload)
-    sys.path += [path for path in paths if path not in sys.path]
-    func, args, kwargs = pickle.loads(call)
+    func, args, kwargs = _payload.load(payload)
     return call_function(func, (made, *args) if kind == EXECUTE else args, kwargs)

@@ -76,6 +76,7 @@ class ElasticRayExecutor:
             raise ValueError(
                 f"settings must be what ElasticRayExecutor.create_settings returns, not {type(settings).__name__}"
             )
+        self.settings = settings
         self._env_vars = env_vars
         self._executor = RayExecutor(
             settings,

@@ -12,8 +12,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from horovod.ray._callbacks import Logs, here, logs_for
 from horovod.ray._params import ElasticParams, Params
+from horovod.ray._payload import make_payload
 from horovod.ray.worker import BaseHorovodWorker as BaseHorovodWorker  # for code that imports it from here
-from horovod.runner._job import make_payload
+from horovod.runner._numbers import whole_number
 from horovod.runner.common._absent import absent_class
 
 # How often it looks whether a callback has raised, in seconds.
@@ -22,6 +23,8 @@ _LOOK_S = 0.5
 _END_S = 60.0
 
 Coordinator = absent_class("horovod.ray.runner.Coordinator")
+StaticParams = absent_class("horovod.ray.runner.StaticParams")
+StaticAdapter = absent_class("horovod.ray.runner.StaticAdapter")
 
 
 @dataclasses.dataclass
@@ -136,7 +139,7 @@ class RayExecutor:
         if gpus_per_worker and not use_gpu:
             raise ValueError(f"gpus_per_worker={gpus_per_worker} needs use_gpu=True")
         if use_gpu and gpus_per_worker is not None:
-            _checked_count("gpus_per_worker", gpus_per_worker)
+            gpus_per_worker = _checked_count("gpus_per_worker", gpus_per_worker)
         gpus = (gpus_per_worker or 1) if use_gpu else 0
         if min_workers is not None:
             self._params: Any = ElasticParams(
@@ -441,9 +444,10 @@ def _shut_down() -> None:
 
 
 def _checked_count(name: str, value: Any, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    number = whole_number(value)
+    if number is None or number < least:
         raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}")
-    return value
+    return number
 
 
 def _checked_range(name: str, value: Optional[Sequence[float]]) -> Optional[Any]:

@@ -6,13 +6,14 @@
         ...
         return loss
 
-    losses = horovod.run(train, args=(0.1,), np=4)
+    losses = horovod.run(train, args=(0.1,), num_proc=4)
 
 The ranks are started by hvdrun, here or on other hosts, and the function comes to them and its results come back on the
 ways that hvdrun has for its own purposes (_exchange.py): no port is opened, and nothing is unpickled that does not come
 from this job's processes.
 """
 
+import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 __all__ = ["run"]
@@ -82,27 +83,30 @@ def run(
         RuntimeError: a rank was killed or ended by itself, a host could not be reached, ...; with hvdrun's report.
     """
     from horovod.runner import _job, _options
+    from horovod.runner._numbers import whole_number
 
     if hosts is not None and hostfile is not None:
         raise ValueError("Argument hosts and hostfile only allow one provided.")
     if use_gloo and use_mpi:
         raise ValueError("Argument use_gloo and use_mpi only allow one set True.")
-    if np is not None:
-        num_proc = np
-    if isinstance(num_proc, bool) or not isinstance(num_proc, int) or num_proc < 1:
-        raise ValueError(f"num_proc must be a number of ranks, 1 or more, not {num_proc!r}")
+    for former, name, value in (("np", "num_proc", np), ("min_np", "min_num_proc", min_np), ("max_np", "max_num_proc", max_np)):
+        if value is not None:
+            warnings.warn(f"{former} has been renamed to {name}", DeprecationWarning, stacklevel=2)
+    ranks = whole_number(np if np is not None and num_proc == 1 else num_proc)
+    if ranks is None or ranks < 1:
+        raise ValueError(f"num_proc must be a number of ranks, 1 or more, not {np if num_proc == 1 else num_proc!r}")
     interfaces = network_interfaces if network_interfaces is not None else network_interface
     if interfaces is not None and not isinstance(interfaces, str):
         interfaces = ",".join(interfaces)
     is_here = hosts is None and hostfile is None and host_discovery_script is None
     arguments = _options.Arguments(
-        num_proc=num_proc,
+        num_proc=ranks,
         min_num_proc=min_num_proc if min_num_proc is not None else min_np,
         max_num_proc=max_num_proc if max_num_proc is not None else max_np,
         slots=slots,
         reset_limit=reset_limit,
         cooldown_range=cooldown_range,
-        hosts=f"localhost:{num_proc}" if is_here else hosts,
+        hosts=f"localhost:{ranks}" if is_here else hosts,
         hostfile=hostfile,
         host_discovery_script=host_discovery_script,
         start_timeout=start_timeout,

@@ -24,8 +24,9 @@ from horovod.runner.elastic import constants
 # The time in seconds to read the rest of hvdrun's output after it has ended; a stray process may still hold its pipes.
 _PUMP_S = 5.0
 
-# hvdrun's exit code when it refuses its arguments; nothing was started then.
+# hvdrun's exit code when it refuses its arguments, and what it says at the end of a job that has begun and failed.
 _USAGE = 240
+_HAS_RUN = "hvdrun: job failed after "
 
 # Programs recognise a failed job by this text.
 _FAILED = (
@@ -208,7 +209,12 @@ def make_payload(func: Callable[..., Any], args: Optional[Iterable[Any]], kwargs
     return pickle.dumps((sys.path, pickled_call(func, args, kwargs)))
 
 
-def pickled_call(func: Callable[..., Any], args: Optional[Iterable[Any]], kwargs: Optional[Mapping[str, Any]]) -> bytes:
+def pickled_call(
+    func: Callable[..., Any],
+    args: Optional[Iterable[Any]],
+    kwargs: Optional[Mapping[str, Any]],
+    dumps: Callable[[Any], bytes] = _pickling.dumps,
+) -> bytes:
     """Returns (func, args, kwargs), pickled. TypeError names what cannot be called or pickled."""
     if not callable(func):
         raise TypeError(f"a function is needed, not {func!r}; a script is started by hvdrun: hvdrun -np 2 python train.py")
@@ -219,7 +225,7 @@ def pickled_call(func: Callable[..., Any], args: Optional[Iterable[Any]], kwargs
         raise TypeError(f"kwargs must be a dict of arguments by name, not {kwargs!r}")
     args, kwargs = () if args is None else tuple(args), dict(kwargs or {})
     try:
-        return _pickling.dumps((func, args, kwargs))
+        return dumps((func, args, kwargs))
     except Exception as error:
         name = getattr(func, "__qualname__", repr(func))
         culprit = find_culprit(func, args, kwargs)
@@ -263,11 +269,11 @@ def run_arguments(arguments: Any, elastic: bool) -> Optional[List[Any]]:
         python = [arguments.executable or sys.executable, "-m", "horovod.runner.run_task"]
         process = start([hvdrun, *words, *_tied(), *exchange.words, *passed, *python], {**os.environ, **exchange.environment})
         code, last_words = run_to_end(process, exchange.take)
+        if code == _USAGE and _HAS_RUN not in last_words:  # else it is a rank's own code
+            raise ValueError(last_words.strip())
         if not elastic:
             replies = [exchange.result(rank) for rank in range(arguments.num_proc)]
             return results_of("horovod.run", replies, code, last_words)
-    if code == _USAGE:
-        raise ValueError(last_words.strip())
     least = arguments.min_num_proc or arguments.num_proc
     return elastic_results_of("horovod.run", exchange.results(), least, code, last_words)[:least]
 
@@ -298,7 +304,7 @@ def results_of(
         raise_first_failure(failures, last_words)
     if code or missing:
         gone = f"ranks {missing} left no result: each ended with code 0 before its function returned, as os._exit(0) does"
-        what = f"hvdrun ended with exit code {code}" if code else gone
+        what = f"{_FAILED} hvdrun ended with exit code {code}" if code else gone
         raise RuntimeError(f"{who}: {what}\n{last_words}")
     # Results are unpickled last. A module that one needs may be missing here, and that is no failure of the job.
     return [pickle.loads(answer["result"]) for answer in answers]

@@ -19,6 +19,14 @@ def _names(value: Any) -> str:
     return value if isinstance(value, str) else ",".join(value)
 
 
+class _AddNames(argparse.Action):
+    """An option whose names add up where it is given several times."""
+
+    def __call__(self, parser: Any, arguments: Any, value: Any, option: Any = None) -> None:
+        earlier = getattr(arguments, self.dest)
+        setattr(arguments, self.dest, f"{earlier},{value}" if earlier else value)
+
+
 @dataclasses.dataclass(frozen=True)
 class Option:
     """Option is one of horovodrun's options. Its first name is hvdrun's too."""
@@ -39,7 +47,8 @@ class Option:
             if self.opposite:
                 parser.add_argument(*self.opposite, dest=self.dest, action="store_const", const=False)
         elif self.count == 1:
-            parser.add_argument(*self.names, dest=self.dest, type=self.kind)
+            action = _AddNames if self.kind is _names else "store"
+            parser.add_argument(*self.names, dest=self.dest, type=self.kind, action=action)
         else:
             parser.add_argument(*self.names, dest=self.dest, type=self.kind, nargs=self.count)
 

@@ -14,6 +14,8 @@ import sys
 import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
+from horovod.runner._numbers import whole_number
+
 __all__ = ["check", "run", "run_elastic"]
 
 # Horovod's default for Spark, in seconds: a cluster may have to make room first.
@@ -115,7 +117,7 @@ def run(
     if launcher not in _job.LAUNCHERS:
         raise ValueError(f"launcher must be one of {', '.join(_job.LAUNCHERS)}, not {launcher!r}")
     if gpus_per_process is not None:
-        _checked_count("gpus_per_process", gpus_per_process, 1)
+        gpus_per_process = _checked_count("gpus_per_process", gpus_per_process, 1)
     if heartbeat is not None:
         _checked_seconds("heartbeat", heartbeat, *_HEARTBEATS_S)
     session = _session.active(gpus_per_process or 0)
@@ -125,8 +127,8 @@ def run(
             '"driver", or switch dynamic allocation off'
         )
     num_proc = _checked_count("num_proc", session.default_parallelism() if num_proc is None else num_proc, 1)
-    _checked_count("restarts", restarts, 0)
-    _checked_count("elastic_restarts", elastic_restarts, 0)
+    restarts = _checked_count("restarts", restarts, 0)
+    elastic_restarts = _checked_count("elastic_restarts", elastic_restarts, 0)
     if start_timeout is None:
         start_timeout = float(os.environ.get("HOROVOD_SPARK_START_TIMEOUT", _START_TIMEOUT_S))
     launch = _launch.Launch(
@@ -165,9 +167,10 @@ def run(
 
 
 def _checked_count(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    number = whole_number(value)
+    if number is None or number < least:
         raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}")
-    return value
+    return number
 
 
 def _checked_seconds(name: str, value: Any, least: float, most: float) -> None:
