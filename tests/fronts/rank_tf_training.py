@@ -76,6 +76,27 @@ def case_tape_leaves_none_and_local_sources():
         tape.gradient(loss, [a])  # it is persistent, as the one that was given
 
 
+def case_tape_that_is_wrapped_while_it_records():
+    variable = tf.Variable(1.0)
+
+    def step():
+        with tf.GradientTape() as tape:
+            loss = variable * variable * (RANK + 1.0)
+            tape = hvd.DistributedGradientTape(tape, op=hvd.Sum)
+        return tape.gradient(loss, variable)
+
+    for gradient in (step, step, tf.function(step)):
+        assert float(gradient()) == SIZE * (SIZE + 1)
+    with tf.GradientTape() as tape:
+        raises(RuntimeError, hvd.DistributedGradientTape(tape).gradient, variable * variable, variable)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as tape:
+            cube = variable * variable * variable
+            tape = hvd.DistributedGradientTape(tape)
+        first = tape.gradient(cube, variable)
+    assert (float(first), float(outer.gradient(first, variable))) == (3.0, 6.0)
+
+
 def case_partial_tape_by_layers():
     model = make_model()
     with tf.GradientTape() as tape:
@@ -226,14 +247,18 @@ def case_what_passes_have_added_up_is_in_no_checkpoint_of_tensorflow_1():
 
 
 def case_adasum_optimizer_of_tensorflow_1():
-    with tf.Graph().as_default():
-        variable = tf.compat.v1.get_variable("v", initializer=[1.0, 1.0], use_resource=True)
-        optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), op=hvd.Adasum)
-        train = optimizer.minimize(tf.reduce_sum(variable * [1.0, 2.0]))
-        with tf.compat.v1.Session() as session:
-            session.run(tf.compat.v1.global_variables_initializer())
-            session.run(train)
-            np.testing.assert_allclose(session.run(variable), [0.0, -1.0], rtol=1e-6)  # equal steps stay one step
+    alone = hvd.add_process_set([0]) if SIZE > 1 else hvd.global_process_set
+    for options, factor in (({}, 1.0), ({"process_set": alone}, RANK + 1.0)):  # equal steps stay one step; others' do not matter
+        with tf.Graph().as_default():
+            variable = tf.compat.v1.get_variable("v", initializer=[1.0, 1.0], use_resource=True)
+            optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), op=hvd.Adasum, **options)
+            train = optimizer.minimize(tf.reduce_sum(variable * [1.0, 2.0]) * factor)
+            with tf.compat.v1.Session() as session:
+                session.run(tf.compat.v1.global_variables_initializer())
+                session.run(train)
+                np.testing.assert_allclose(session.run(variable), [1.0 - factor, 1.0 - 2 * factor], rtol=1e-6)
+    if SIZE > 1:
+        hvd.remove_process_set(alone)
 
 
 def case_keras_trains_as_one_process_with_the_whole_batch():

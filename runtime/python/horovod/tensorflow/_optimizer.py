@@ -104,11 +104,14 @@ def _copy_of(variable: Any) -> Any:
 class _DistributedAdasumOptimizer(_LegacyOptimizer):
     """An optimizer of TensorFlow 1 that steps by itself, after which the steps are reduced by Adasum."""
 
-    def __init__(self, optimizer: Any, name: Optional[str], use_locking: bool, compression: Any, every: int) -> None:
+    def __init__(
+        self, optimizer: Any, name: Optional[str], use_locking: bool, compression: Any, every: int, process_set: ProcessSet
+    ) -> None:
         super().__init__(name=name or f"DistributedDelta{type(optimizer).__name__}", use_locking=use_locking)
         self._optimizer = optimizer
         self._compression = compression
         self._every = every
+        self._process_set = process_set
         self._starts: dict = {}
         self.counter: Optional[tf.Variable] = None  # of the steps since the last reduction
         is_counted(self)
@@ -118,6 +121,8 @@ class _DistributedAdasumOptimizer(_LegacyOptimizer):
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
+        if not self._process_set.takes_part():
+            return self._optimizer.apply_gradients(pairs, global_step, name)
         variables = [v for _, v in pairs]
         with tf.init_scope():
             self.counter = tf.Variable(0, dtype=tf.int32, trainable=False) if self.counter is None else self.counter
@@ -147,8 +152,9 @@ class _DistributedAdasumOptimizer(_LegacyOptimizer):
         for i, v in enumerate(variables):
             start = self._starts[key_of(v)].read_value()
             delta = allreduce(
-                v.read_value() - start, op=Adasum, compression=self._compression, name=f"{self.get_name()}_delta_{i}"
-            )
+                v.read_value() - start, op=Adasum, compression=self._compression, name=f"{self.get_name()}_delta_{i}",
+                process_set=self._process_set,
+            )  # fmt: skip
             done.append(tf.convert_to_tensor(v.assign(start + delta)))
         with tf.control_dependencies(done):
             reset = self.counter.assign(0)
@@ -207,7 +213,9 @@ def DistributedOptimizer(
         if op == Adasum:
             if average_aggregated_gradients:
                 raise ValueError("Adasum does not support average_aggregated_gradients == True")
-            return _DistributedAdasumOptimizer(optimizer, name, use_locking, compression, backward_passes_per_step)
+            return _DistributedAdasumOptimizer(
+                optimizer, name, use_locking, compression, backward_passes_per_step, process_set
+            )  # fmt: skip
         return _DistributedOptimizer(
             optimizer,
             name,

@@ -101,6 +101,7 @@ def DistributedGradientTape(
     kind = type(gradtape)
     tape = object.__new__(type(kind.__name__, (_DistributedGradientTape, kind), {}))
     tape.__dict__.update(gradtape.__dict__)
+    tape._recording = False  # if the given tape still records, it alone ends that: what both have underneath ends once
     tape._set_up(
         "DistributedGradientTape",
         compression,
