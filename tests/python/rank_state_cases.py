@@ -78,6 +78,30 @@ def case_what_a_callback_changes_on_rank_0_all_have():
     train(state)
 
 
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return index
+
+    def __deepcopy__(self, memo):
+        raise AssertionError("all of the data would be copied at each commit")
+
+
+def case_what_batches_come_from_is_not_copied_and_keeps_its_epoch():
+    sampler = torch.utils.data.distributed.DistributedSampler(Rows(), 1, 0)
+    loader = torch.utils.data.DataLoader(sampler.dataset, sampler=sampler)
+    state = hvd.elastic.TorchState(sampler=sampler, loader=loader, rows=sampler.dataset, epoch=0)
+    sampler.set_epoch(3 + RANK)
+    state.sync()
+    assert sampler.epoch == 3 and state.sampler is sampler and state.loader is loader
+    state.commit()
+    sampler.set_epoch(9)
+    state.restore()
+    assert sampler.epoch == 3 and state.sampler is sampler and state.rows is sampler.dataset
+
+
 if __name__ == "__main__":
     run_cases(dict(globals()), hvd.barrier)
     hvd.shutdown()

@@ -168,6 +168,29 @@ class SamplerStateHandler(StateHandler):
             self.value.load_state_dict(state)
 
 
+class DataHandler(StateHandler):
+    """DataHandler handles what batches come from: another sampler, a loader, a dataset. They stay this rank's own objects,
+    since a copy of one would be a copy of all its data. The number of the epoch alone is saved, restored and synchronised,
+    where set_epoch() has given it one."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = getattr(self.value, "epoch", None)
+
+    def restore(self) -> None:
+        self._set(self._saved)
+
+    def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
+        self._set(broadcast_object(getattr(self.value, "epoch", None), root_rank, process_set=process_set))
+
+    def _set(self, epoch: Any) -> None:
+        if epoch is not None:
+            self.value.epoch = epoch
+
+
 class RandomStates:
     """RandomStates is this rank's random numbers: those of torch, of its CUDA devices, of Python, and of NumPy if it is
     loaded."""
@@ -208,6 +231,10 @@ _handler_registry: List[Tuple[type, type]] = [
 ]
 
 
+# Objects of these kinds that have no state of their own to give.
+_DATA = (torch.utils.data.Sampler, torch.utils.data.DataLoader, torch.utils.data.Dataset)
+
+
 def get_handler_registry() -> List[Tuple[type, type]]:
     """Returns pairs of a type and the StateHandler for its objects; the first that fits is used. Where none fits, an object
     with state_dict and load_state_dict has a StateDictHandler. It is the list itself, as Horovod's, since programs add
@@ -232,7 +259,9 @@ def _handler_of(value: Any) -> Optional[StateHandler]:
     for kind, handler in _handler_registry:
         if isinstance(value, kind):
             return handler(value)
-    return StateDictHandler(value) if _has_state_dict(value) else None
+    if _has_state_dict(value):
+        return StateDictHandler(value)
+    return DataHandler(value) if isinstance(value, _DATA) else None
 
 
 class TorchState(ObjectState):
@@ -240,8 +269,8 @@ class TorchState(ObjectState):
     batch=0)`.
 
     Each argument is an attribute. Models, optimizers, ElasticSamplers, learning rate schedulers, GradScalers and all
-    other objects with state_dict and load_state_dict are saved, restored and synchronised by them, in place;
-    everything else as an object.
+    other objects with state_dict and load_state_dict are saved, restored and synchronised by them, in place; of other
+    samplers, loaders and datasets the epoch's number; everything else as an object.
 
     Args:
         rng: True also restores this rank's random numbers, so that what is done again after a failure is done with the same
