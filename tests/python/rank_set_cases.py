@@ -188,6 +188,23 @@ def case_sets_of_init():
     hvd.init()
 
 
+def case_a_later_init_adds_the_sets_that_are_new():
+    if SIZE == 1:
+        return
+    first, same, everybody = hvd.ProcessSet([0]), hvd.ProcessSet([0]), hvd.ProcessSet(range(SIZE))
+    hvd.init(process_sets=[first])
+    hvd.init(process_sets=[first, same, [1], everybody])
+    assert first.process_set_id == same.process_set_id > 0 and everybody.process_set_id == 0
+    known = get_process_set_ids_and_ranks()
+    assert [0] in known.values() and [1] in known.values() and hvd.is_initialized()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=everybody).item() == SIZE
+    if RANK == 0:
+        assert hvd.allreduce(torch.ones(1), process_set=same).item() == 1.0
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init()
+
+
 if __name__ == "__main__":
     run_cases(dict(globals()), hvd.barrier)
     hvd.shutdown()

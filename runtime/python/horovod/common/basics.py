@@ -11,13 +11,17 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 from horovod.common import _failure, _lib, _wait
 from horovod.common.exceptions import HorovodInternalError
 
+# Horovod has the operators here too.
+Average, Sum, Adasum, Min, Max, Product = _lib.AVERAGE, _lib.SUM, _lib.ADASUM, _lib.MIN, _lib.MAX, _lib.PRODUCT
+
 # Counts the jobs that this process has left, so that a handle of an earlier one is not taken for a handle of this one.
 generation = 0
 
 # These are called when this process has left the job, because what they know of the job is no longer true.
 when_left: List[Callable[[], None]] = []
-# These make the process sets that init() was given. process_sets.py, which needs this file, puts its function here.
-with_initial_sets: List[Callable[[Any], None]] = []
+# These make the process sets that init() was given, at the first call for a job or at a later one. process_sets.py, which needs
+# this file, puts its function here.
+with_initial_sets: List[Callable[[Any, bool], None]] = []
 
 _exit_registered = False
 _is_homogeneous = True
@@ -29,8 +33,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     """Joins the job that `hvdrun` started, or whose ranks `mpirun` or `srun` did. A process that was started alone
     becomes a job of size 1.
 
-    Blocks until every rank has joined. Calling it again without `shutdown` does nothing. Leaving the job at exit is
-    arranged.
+    Blocks until every rank has joined. Calling it again without `shutdown` does nothing, but for process sets that are new.
+    Leaving the job at exit is arranged.
 
     Args:
         comm: a job of some of the ranks that mpirun started: an mpi4py communicator, or a list of ranks of the world; the
@@ -53,6 +57,9 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     with _joining:
         if not (is_initialized() and _is_complete):
             _begin(ranks, mpi_comm, process_sets)
+        elif process_sets and restart_limit() == 0:
+            for add in with_initial_sets:
+                add(process_sets, True)
 
 
 def _begin(ranks: List[int], mpi_comm: Optional[int], process_sets: Any) -> None:
@@ -169,7 +176,7 @@ def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_s
     try:
         _compare_nodes()
         for add in with_initial_sets if process_sets or restart_limit() else ():
-            add(process_sets or [])
+            add(process_sets or [], False)
     except BaseException:
         shutdown()
         raise

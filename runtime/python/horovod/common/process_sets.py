@@ -204,12 +204,20 @@ def get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
     return _lib.process_sets()
 
 
-def _add_initial(process_sets: Any) -> None:
-    """Makes the process sets that hvd.init(process_sets=...) names, and in an elastic job those that were there."""
+def _add_initial(process_sets: Any, is_joined: bool) -> None:
+    """Makes the process sets that hvd.init(process_sets=...) names, and in an elastic job those that were there. `is_joined`:
+    somebody, such as a library, has called hvd.init() before, and the job may know some of them."""
     if basics.restart_limit():
         return _form_again(process_sets)
-    for process_set in process_sets:
-        add_process_set(process_set)
+    for item in process_sets:
+        process_set = item if isinstance(item, ProcessSet) else ProcessSet(item)
+        known = _lib.process_sets() if is_joined else {}
+        number = next((number for number in known if known[number] == process_set.ranks), None)
+        if number is None:
+            add_process_set(process_set)
+        elif process_set is not global_process_set:
+            process_set.process_set_id = number
+            _known.add(process_set)
 
 
 basics.with_initial_sets.append(_add_initial)
