@@ -166,6 +166,7 @@ int print_build() {
   const auto mpi = find_mpi();
   std::cout << "\nAvailable Controllers:\n";
   line(true, "hvd", "");
+  line(true, "Gloo (what scripts for Horovod ask for by this name; here it is the same as hvd)", "");
   line(mpi.ok(), "MPI" + (mpi.ok() ? " (" + mpi.value() + "): ranks that mpirun or srun started" : ""),
        mpi.ok() ? "" : mpi.error().message());
   std::cout << "\nAvailable Tensor Operations:\n";

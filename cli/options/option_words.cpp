@@ -89,7 +89,9 @@ std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
     std::string& word = words[i];
     const auto equals = word.find('=');
     const std::string name = own_name(app, word.substr(0, equals));
-    word = name + (equals == std::string::npos ? "" : word.substr(equals));
+    // argparse reads -H=HOSTS as -HHOSTS, which is what CLI11 knows.
+    const std::size_t rest = equals + (name[1] != '-' && equals + 1 < word.size() ? 1 : 0);
+    word = name + (equals == std::string::npos ? "" : word.substr(rest));
     const bool has_own_value = equals != std::string::npos || (word[1] != '-' && word.size() > 2);
     const CLI::Option* option = app.get_option_no_throw(name);
     const bool takes_value =
@@ -160,11 +162,32 @@ std::string told(const CLI::App& app, const CLI::ParseError& error) {
     if (text.ends_with(" missing")) {
       return name + ": its value is missing";
     }
-    if (text.find("At Most 1") != std::string::npos) {
-      return name + " is given more than once";
-    }
   }
   return text;
+}
+
+bool has_one_value(const CLI::Option& option) {
+  return option.get_expected_max() == 1 && option.get_items_expected_max() == 1;
+}
+
+// Of an option that is given several times the last one counts, as horovodrun's parser has it: scripts put the user's
+// words after their own.
+void let_last_count(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (has_one_value(*option) && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw) {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+  }
+}
+
+void note_repeated(const CLI::App& app, Flags& flags) {
+  for (const CLI::Option* option : app.get_options()) {
+    const bool takes_last = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeLast;
+    if (has_one_value(*option) && takes_last && option->count() > 1) {
+      flags.notices.push_back(option->get_name() + " is given " + std::to_string(option->count()) +
+                              " times; the last one counts: " + launch::shown_text(option->results().back()));
+    }
+  }
 }
 
 // Names the nearest option; CLI11 would only say that the word was not expected.
@@ -260,9 +283,11 @@ Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& fl
   flags.command.assign(words.begin() + static_cast<std::ptrdiff_t>(begin + (has_separator ? 1 : 0)), words.end());
   words.resize(begin);
   HVD_TRY(check_known(app, words));
+  let_last_count(app);
   if (const auto read = parse_words(app, std::move(words)); !read.ok()) {
     return Error(Code::kInvalid, read.error().message() + "; see hvdrun --help");
   }
+  note_repeated(app, flags);
   take_assignments(flags);
   return check_hosts_given(app);
 }

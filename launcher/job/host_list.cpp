@@ -66,7 +66,7 @@ bool is_digits(std::string_view text) {
 std::size_t gpus_at(std::string_view entry) {
   const auto at = entry.rfind('@');
   const bool is_list = at != std::string_view::npos && at + 1 < entry.size() &&
-                       entry.find_first_not_of("0123456789,", at + 1) == std::string_view::npos;
+                       entry.find_first_not_of("0123456789, \t", at + 1) == std::string_view::npos;
   return is_list ? at : std::string_view::npos;
 }
 
@@ -74,7 +74,7 @@ Result<std::vector<int>> parse_gpus(std::string_view text, const std::string& wh
   std::vector<int> gpus;
   for (;;) {
     const std::size_t end = std::min(text.find(','), text.size());
-    const std::string_view word = text.substr(0, end);
+    const std::string_view word = trimmed(text.substr(0, end));
     const std::optional<int> number = parse_number<int>(word, 0, kMaxGpu);
     if (!number) {
       return bad(where, "expected the number of a GPU, found '" + shown_text(word) + "'");
@@ -171,11 +171,14 @@ Result<HostList> parse_host_list(std::string_view text) {
       continue;
     }
     const std::string_view next = text.substr(std::min(i + 1, text.size()));
-    if (is_digits(next.substr(0, next.find(','))) && gpus_at(text.substr(begin, i - begin)) != std::string_view::npos) {
+    if (is_digits(trimmed(next.substr(0, next.find(',')))) &&
+        gpus_at(text.substr(begin, i - begin)) != std::string_view::npos) {
       continue;  // the number is one more GPU of this host
     }
-    const std::string where = "host list, column " + std::to_string(begin + 1);
-    HVD_TRY_ASSIGN(const HostList entry, parse_host_entry(text.substr(begin, i - begin), where));
+    const std::string_view name = trimmed(text.substr(begin, i - begin));
+    const auto at = name.empty() ? begin : static_cast<std::size_t>(name.data() - text.data());
+    const std::string where = "host list, column " + std::to_string(at + 1);
+    HVD_TRY_ASSIGN(const HostList entry, parse_host_entry(name, where));
     hosts.insert(hosts.end(), entry.begin(), entry.end());
     begin = i + 1;
   }

@@ -33,6 +33,7 @@ TEST_CASE("a host list names users, slots and IPv6 addresses") {
   CHECK(hosts[1] == HostSpec{"b-1.x", "bob", 0, 2});
   CHECK(hosts[2] == HostSpec{"fe80::1%eth0", "", 0, 8});
   CHECK(hosts[3] == HostSpec{"c", "", 0, 1});
+  CHECK(hosts_of(" a:4, bob@b-1.x:2 ,\t[fe80::1%eth0]:8,\nc\n") == hosts);  // as from a list that a program has joined
 }
 
 TEST_CASE("of two numbers after a host the first is the SSH port") {
@@ -49,6 +50,7 @@ TEST_CASE("a host may name the GPUs that are used there") {
   CHECK(hosts[2] == HostSpec{"c", "bob", 22, 1, {7}});
   CHECK(hosts[4] == HostSpec{"n2", "", 0, 2, {1, 0}});
   CHECK(hosts[5] == HostSpec{"d", "", 0, 1, {4}});
+  CHECK(hosts_of("a:2@0, 3, b:2") == hosts_of("a:2@0,3,b:2"));
   CHECK(hosts_of("a:1@0,a:2@1,0")[0] == HostSpec{"a", "", 0, 3, {0, 1}});
   CHECK(error_of("a:2@1,1").find("GPU 1 is named twice") != std::string::npos);
   CHECK(error_of("a:2@1,,2").find("expected a host name") != std::string::npos);
@@ -83,6 +85,7 @@ TEST_CASE("a bad host list is refused with its column") {
   CHECK(error_of("a:70000:1").find("expected an SSH port") != std::string::npos);
   CHECK(error_of("a:1:2:3").find("several ':'") != std::string::npos);
   CHECK(error_of("a:2,,b").find("column 5") != std::string::npos);
+  CHECK(error_of("a:2,  b:x").find("column 7") != std::string::npos);
   CHECK(error_of("a:2,b:0").find("column 5") != std::string::npos);
   CHECK(error_of("").find("expected a host name") != std::string::npos);
   CHECK(error_of("::1").find("brackets") != std::string::npos);
