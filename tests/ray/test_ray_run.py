@@ -147,11 +147,18 @@ def test_functions_use_ray_as_the_driver_does(executor):
         ray.get(progress.note.remote(rank))
         return ray.get(given)["rows"] + ray.get(data)["rows"], ray.put(rank)
 
+    def of_cluster():  # called first: its script's Ray is not there yet
+        import ray
+
+        return ray.get(ray.put(len(ray.nodes())))
+
     def by_name():
         import ray
 
         return ray.get(ray.get_actor("progress").note.remote("by name"))
 
+    ranks = executor(**TWO)
+    assert ranks.run(of_cluster) == [len(ray.nodes())] * 2
     ranks = executor(**TWO)
     answers = ranks.run(with_references, [data])
     assert [rows for rows, _ in answers] == [14, 14] and ray.get([left for _, left in answers]) == [0, 1]

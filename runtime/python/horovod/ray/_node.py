@@ -215,7 +215,9 @@ class Node:
     def _environment_of(self, number: int) -> Dict[str, str]:
         """This actor's, with the GPUs of one rank. Which GPUs the actor may use is Ray's word, and not how many threads each rank
         has: Ray counts for all of them."""
-        environment = {**os.environ, PLACE: own_place()}
+        place = own_place()
+        # The second variable is Ray's own: a first call of Ray in a function finds the cluster, and starts no other one.
+        environment = {**os.environ, PLACE: place, "RAY_ADDRESS": place.partition("\n")[0]}
         environment.pop("OMP_NUM_THREADS", None)
         own = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         if self._gpus and len(own) == self._gpus * len(self._seats):

@@ -44,7 +44,10 @@ def load(payload: bytes) -> Any:
         connect()
     loaded = pickle.loads(call)
     if "ray" in sys.modules:  # the function's script has imported it, and may use it
-        connect()
+        try:
+            connect()
+        except Exception as error:
+            print(f"horovod.ray: this rank is not connected to Ray: {error}", file=sys.stderr, flush=True)
     return loaded
 
 
