@@ -26,7 +26,6 @@ from horovod.common.basics import (
     mpi_built as mpi_built,
     mpi_enabled as mpi_enabled,
     mpi_threads_supported as mpi_threads_supported,
-    nccl_built as nccl_built,
     rank as rank,
     rocm_built as rocm_built,
     shutdown as shutdown,
@@ -54,6 +53,12 @@ def handle_average_backwards_compatibility(op: Optional[int], average: Optional[
 def check_num_rank_power_of_2(num_rank: int) -> bool:
     """Whether Horovod's Adasum could work with so many ranks; ours works with any number."""
     return num_rank_is_power_2(num_rank)
+
+
+def nccl_built(verbose: bool = False) -> int:
+    """Returns 0, since tensors of TensorFlow are reduced in the host's memory, whatever NCCL there is. Scripts choose by it by
+    how much they scale Adasum's learning rate."""
+    return 0
 
 
 def gpu_available(ext_base_name: str = "tensorflow", verbose: bool = False) -> bool:
