@@ -53,8 +53,11 @@ Result<std::string> engine_of(const Flags& flags, launch::LauncherKind launcher)
     return Error(Code::kInvalid, "--engine none leaves out what --launcher " + step + " asks for; give one of them");
   }
   if (wanted.empty() || wanted == "none") {
-    const bool has_way = !flags.launcher.empty() || flags.gloo || flags.mpi || !flags.rsh.empty();
-    return wanted == "none" || has_hosts(flags) || has_way || is_for_other ? std::string("none") : std::string();
+    // mpirun starts the ranks on the job's hosts too, and --gloo says only that it does not.
+    const bool is_mpirun = launcher == launch::LauncherKind::kMpi;
+    const bool has_way = (!flags.launcher.empty() && !is_mpirun) || !flags.rsh.empty();
+    return wanted == "none" || has_hosts(flags) || has_way || (is_for_other && !is_mpirun) ? std::string("none")
+                                                                                           : std::string();
   }
   const std::string flag = !flags.engine.empty() ? "--engine " + wanted
                            : flags.jsrun         ? "--jsrun"
@@ -160,7 +163,7 @@ Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
   if (step_of(flags) != "jsrun") {
     HVD_TRY(check_size(*found, job.size));
   }
-  if (found->engine == "Slurm") {
+  if (found->engine == "Slurm" && job.launcher != launch::LauncherKind::kMpi) {
     apply_slurm(std::move(*found), !wanted.empty(), job);
     return {};
   }
@@ -170,6 +173,9 @@ Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
   }
   job.allocation = launch::described(*found, job.size);
   job.hosts = std::move(found->hosts);
+  if (job.launcher == launch::LauncherKind::kMpi) {
+    return {};  // it has ways of its own
+  }
   const bool has_ssh_words = flags.ssh_port != 0 || !flags.ssh_identity_file.empty() || !flags.ssh_config.empty();
   job.rsh_command = has_ssh_words ? "" : found->rsh;
   return {};

@@ -405,7 +405,7 @@ void add_options(CLI::App& app, Flags& flags) {
       ->allow_extra_args(false);
   app.add_flag("--tcp", flags.tcp, "No InfiniBand for NCCL (NCCL_IB_DISABLE=1)");
   app.add_flag("--jsrun", flags.jsrun, "As --launcher jsrun");
-  app.add_flag("--gloo", flags.gloo, "Accepted for horovodrun: the same as --launcher ssh");
+  app.add_flag("--gloo", flags.gloo, "Accepted for horovodrun: mpirun does not start the ranks");
   app.add_flag_callback("--disable-cache", [] {}, "Accepted for horovodrun: hvdrun always works so");
   add_elastic_options(app, flags);
   add_kubernetes_options(app, flags);

@@ -181,6 +181,14 @@ def test_the_user_s_words_win(lab2, engine, environment):
     assert done.returncode == 0 and "3 ranks (" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("words", [[], ["--gloo"], ["--mpi"], ["--launcher", "mpi"], ["--mpi-args=-gpu"], ["--min-np", "2"]], ids=" ".join)
+def test_a_way_to_start_ranks_of_horovodrun_s_does_not_lose_the_job_s_hosts(words):
+    environment = {**os.environ, "LSB_JOBID": "12", "LSB_MCPU_HOSTS": f"{os.uname().nodename} 1 h1 2 h2 2"}
+    planned = hvdrun("plan", "--json", *words, "true", env=environment)
+    nodes = json.loads(planned.stdout)["nodes"]
+    assert [len(node["ranks"]) for node in nodes] == [1, 2, 2] and [node["host"] for node in nodes[1:]] == ["h1", "h2"], planned
+
+
 @pytest.mark.parametrize("variables, words", [
     ({"PBS_JOBID": "12"}, "this is PBS job 12, but PBS_NODEFILE, which names its nodes, is not set"),
     ({"PBS_JOBID": "12", "PBS_NODEFILE": "/no/such"}, "PBS_NODEFILE /no/such"),

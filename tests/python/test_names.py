@@ -359,6 +359,8 @@ def test_a_logger_of_rays_warns_once_that_nobody_reads():
 def test_pip_finds_horovod_where_this_package_is_installed():
     """Requirement files name it, and pip would compile the old one."""
     assert importlib.metadata.version("horovod") == f"{horovod.__version__}+hvdrun"
+    # horovod[spark] in a list of requirements brings what hvdrun[spark] needs.
+    assert 'hvdrun[spark]; extra == "spark"' in importlib.metadata.requires("horovod")
     done = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-index",
                            f"horovod[pytorch]=={horovod.__version__}"], capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
     assert done.returncode == 0 and "already satisfied: horovod" in done.stdout, done.stderr
