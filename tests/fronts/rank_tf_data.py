@@ -1,17 +1,21 @@
 """The tf.data service of horovod.tensorflow.data; runs as a rank (test_data_service.py) that trains and is a worker too."""
 
+import contextlib
 import os
 import threading
 from itertools import islice
+from unittest import mock
 
 import lean_imports  # noqa: F401  (first)
+import numpy as np
 import tensorflow as tf
 from patience import PATIENCE
 from rank_side import raises, run_cases
 
 import horovod.tensorflow as hvd
+from horovod.common import _arrays
 from horovod.common.util import is_version_greater_equal_than
-from horovod.tensorflow.data import TfDataServiceConfig, send_to_data_service, tf_data_service
+from horovod.tensorflow.data import TfDataServiceConfig, compute_service, send_to_data_service, tf_data_service
 from horovod.tensorflow.data.compute_worker import main
 
 hvd.init()
@@ -24,7 +28,14 @@ class Workers:
 
     def __init__(self, name, dispatchers=1, side="compute"):
         self.file = os.path.join(os.environ["HVD_TEST_REPORTS"], name)
-        self.thread = threading.Thread(target=main, args=(dispatchers, side, self.file, 60), daemon=True)
+        self.thread = threading.Thread(target=self.work, args=(dispatchers, side), daemon=True)
+        self.error = None
+
+    def work(self, dispatchers, side):
+        try:
+            main(dispatchers, side, self.file, 60)
+        except Exception as error:
+            self.error = error
 
     def __enter__(self):
         self.thread.start()
@@ -35,7 +46,7 @@ class Workers:
         if RANK == 0:
             TfDataServiceConfig.read(self.file).compute_client().shutdown()
         self.thread.join(PATIENCE)
-        assert not self.thread.is_alive()
+        assert not self.thread.is_alive() and self.error is None, self.error
 
 
 def numbers(dataset, batches=None):
@@ -87,6 +98,19 @@ def case_training_ranks_have_a_dispatcher_each():
             found = numbers(dataset.apply(service.distribute(processing_mode="distributed_epoch", service=address)))
             hvd.barrier()
         assert sorted(found) == list(range(NUMBERS))
+
+
+def case_a_worker_that_fails_does_not_wait_for_the_others():
+    """In a job of its own it ends, and the job with it; here it meets them afterwards."""
+    workers, is_failing = Workers("failing"), RANK == SIZE - 1
+    broken = mock.patch.object(compute_service._service, "WorkerServer", side_effect=OSError("no port"))
+    with broken if is_failing else contextlib.nullcontext(), workers:
+        if is_failing:
+            workers.thread.join(PATIENCE)
+            assert "no port" in str(workers.error), workers.error
+            workers.error = None
+    if is_failing:
+        _arrays.allreduce([np.int32(1)], ["compute_worker.stopped"])
 
 
 run_cases(globals(), hvd.barrier)

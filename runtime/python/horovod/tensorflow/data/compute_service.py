@@ -156,7 +156,6 @@ def compute_worker_fn(compute_config: TfDataServiceConfig, timeout: Optional[int
     dispatcher = None
     if compute_config.dispatcher_side == "compute" and index % compute_config.workers_per_dispatcher == 0:
         dispatcher = _start_dispatcher(compute, number)
-    worker = None
     try:
         address = compute.wait_for_dispatcher_registration(number, compute_config.timeout)
         worker = _service.WorkerServer(
@@ -167,15 +166,15 @@ def compute_worker_fn(compute_config: TfDataServiceConfig, timeout: Optional[int
                 dispatcher_timeout_ms=timeout * 1000 if timeout else None,
             )
         )
-        compute.register_worker_for_dispatcher(number, index)
-        compute.wait_for_shutdown()
-    finally:
-        if worker is not None:
-            worker._stop()  # there is no public way
         try:
-            # A worker that stops in the middle of a dataset asks its dispatcher again and again if that is gone.
+            compute.register_worker_for_dispatcher(number, index)
+            compute.wait_for_shutdown()
+        finally:
+            worker._stop()  # there is no public way
+        # A worker that stops in the middle of a dataset asks its dispatcher again and again if that is gone. After an error
+        # nobody is waited for: the others still serve, and end when this rank does.
+        with contextlib.suppress(HorovodInternalError):  # another worker is gone
             _arrays.allreduce([np.int32(1)], ["compute_worker.stopped"])
-        except HorovodInternalError:
-            pass  # another worker is gone, and need not be waited for
+    finally:
         if dispatcher is not None:
             dispatcher._stop()
