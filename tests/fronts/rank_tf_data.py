@@ -23,8 +23,15 @@ RANK, SIZE = hvd.rank(), hvd.size()
 NUMBERS, BATCH = 256, 32
 
 
+def stale_file():
+    file = os.path.join(os.environ["HVD_TEST_REPORTS"], f"stale-{RANK}")
+    TfDataServiceConfig(1, SIZE, "compute", {"lo": [("127.0.0.1", 1)]}, b"another key").write(file)
+    return file
+
+
 class Workers:
-    """The workers' job, in threads of this one; ends them, and looks whether they have ended."""
+    """The workers' job, in threads of this one; ends them, and looks whether they have ended. Ranks other than 0 have a file of
+    workers that are gone, as on a host with disks of its own."""
 
     def __init__(self, name, dispatchers=1, side="compute"):
         self.file = os.path.join(os.environ["HVD_TEST_REPORTS"], name)
@@ -33,7 +40,7 @@ class Workers:
 
     def work(self, dispatchers, side):
         try:
-            main(dispatchers, side, self.file, 60)
+            main(dispatchers, side, self.file if RANK == 0 else stale_file(), 60)
         except Exception as error:
             self.error = error
 
@@ -58,6 +65,7 @@ def case_each_rank_has_all_elements_of_its_own_dataset():
         assert os.stat(os.path.join(os.environ["HVD_TEST_REPORTS"], "own")).st_mode & 0o077 == 0
         dataset = tf.data.Dataset.range(NUMBERS).batch(BATCH).send_to_data_service(config, RANK, SIZE)
         assert sorted(numbers(dataset)) == list(range(NUMBERS))
+    TfDataServiceConfig.read(os.path.join(os.environ["HVD_TEST_REPORTS"], "own"))  # a script may remove it itself
 
 
 def case_nobody_reads_the_key_by_a_file_that_he_has_made_before():

@@ -1,6 +1,7 @@
 """The workers of a tf.data service, as a job: hvdrun -np 4 python -m horovod.tensorflow.data.compute_worker CONFIGFILE
 
-It writes CONFIGFILE, which the training job reads, and ends when that calls `config.compute_client().shutdown()`.
+Rank 0 writes CONFIGFILE, which the training job reads; the file stays there. The workers end when that job calls
+`config.compute_client().shutdown()`.
 """
 
 import argparse
@@ -8,9 +9,9 @@ import contextlib
 import os
 from typing import Iterator
 
+import horovod.tensorflow as hvd
 from horovod.runner.common.service.compute_service import ComputeService
 from horovod.runner.common.util import secret
-from horovod.runner.common.util.env import get_env_rank_and_size
 from horovod.tensorflow.data.compute_service import TfDataServiceConfig, compute_worker_fn
 
 
@@ -19,7 +20,8 @@ def compute_service(dispatchers: int, size: int, dispatcher_side: str, configfil
     """What `size` workers need to know, which is in the file too. Until the `with` ends, there is the ComputeService by which they
     and the training ranks find each other. ValueError: they cannot be divided among so many dispatchers."""
     check_dispatchers(dispatchers, size)
-    _forget(configfile)  # of an earlier job, whose workers are gone
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(configfile)  # of an earlier job, whose workers are gone
     key = secret.make_secret_key()
     workers = size // dispatchers
     service = ComputeService(dispatchers, workers, key=key)
@@ -28,13 +30,7 @@ def compute_service(dispatchers: int, size: int, dispatcher_side: str, configfil
         config.write(configfile)
         yield config
     finally:
-        _forget(configfile)
         service.shutdown()
-
-
-def _forget(configfile: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(configfile)
 
 
 def check_dispatchers(dispatchers: int, size: int) -> None:
@@ -45,12 +41,13 @@ def check_dispatchers(dispatchers: int, size: int) -> None:
 
 def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60) -> None:
     """Runs this rank's worker; rank 0 has the ComputeService, and writes the file."""
-    rank, size = get_env_rank_and_size()
-    check_dispatchers(dispatchers, size)
-    if rank != 0:
-        return compute_worker_fn(TfDataServiceConfig.read(configfile, wait_for_file_creation=True), timeout)
-    with compute_service(dispatchers, size, dispatcher_side, configfile, timeout) as config:
-        compute_worker_fn(config, timeout)
+    hvd.init()
+    check_dispatchers(dispatchers, hvd.size())
+    here = hvd.rank() == 0
+    service = compute_service(dispatchers, hvd.size(), dispatcher_side, configfile, timeout) if here else contextlib.nullcontext()
+    with service as config:
+        # From the file the others might read what an earlier job has left there, or nothing on a host with other disks.
+        compute_worker_fn(hvd.broadcast_object(config, root_rank=0, name="compute_worker.config"), timeout)
 
 
 def command_line(description: str) -> argparse.Namespace:
