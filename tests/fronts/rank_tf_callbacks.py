@@ -198,6 +198,28 @@ def case_keras_in_a_graph_of_tensorflow_1_with_backward_passes_per_step():
         np.testing.assert_array_equal(mine, others)
 
 
+def case_keras_states_in_a_graph_of_tensorflow_1():
+    """Made before Keras has initialised the optimizer's variables, shared, and restored after a step."""
+    if KERAS_3:
+        return
+    for kind in (hvd.elastic.TensorFlowKerasState, hvd_keras.elastic.KerasState):
+        with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
+            model = make_model(RANK)
+            model.compile(hvd_keras.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.1, momentum=0.9)), "mse")
+            values = lambda: model.get_weights() + model.optimizer.get_weights()
+            state = kind(model, batch=RANK)
+            state.sync()
+            kept = values()
+            assert state.batch == 0 and len(kept) == 2 * len(model.weights) + 1
+            for mine, first in zip(kept, hvd.broadcast_object(kept)):
+                np.testing.assert_array_equal(mine, first)
+            model.fit(own(INPUTS)[:BATCH], own(INPUTS)[:BATCH, :2], verbose=0)
+            assert all(np.any(now != before) for now, before in zip(values(), kept))
+            state.restore()
+            for now, before in zip(values(), kept):
+                np.testing.assert_array_equal(now, before)
+
+
 def case_a_constant_multiplier_without_staircase_decays_in_each_batch():
     seen = []
 

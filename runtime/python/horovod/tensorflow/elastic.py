@@ -63,6 +63,18 @@ class _ArraysState(ObjectState):
         """Of TensorFlow 1; None outside of its graphs."""
         return None if tf.executing_eagerly() else tf.compat.v1.keras.backend.get_session()
 
+    def _values(self, variables: Sequence[Any]) -> List[np.ndarray]:
+        session = self._session()
+        return [np.asarray(variable) for variable in variables] if session is None else session.run(list(variables))
+
+    def _assign(self, variables: Sequence[Any], arrays: Sequence[np.ndarray]) -> None:
+        session = self._session()
+        for variable, array in zip(variables, arrays):
+            if session is None:
+                variable.assign(array)
+            else:
+                variable.load(array, session)
+
     def _save_arrays(self) -> None:
         self._arrays = [np.array(array) for array in self._get()]
 
@@ -117,16 +129,10 @@ class TensorFlowState(_ArraysState):
         return self.session or tf.compat.v1.get_default_session() or tf.compat.v1.keras.backend.get_session()
 
     def _get(self) -> List[np.ndarray]:
-        if tf.executing_eagerly():
-            return [variable.numpy() for variable in self.variables]
-        return self._session().run(self.variables)
+        return self._values(self.variables)
 
     def _set(self, arrays: Sequence[np.ndarray]) -> None:
-        for variable, array in zip(self.variables, arrays):
-            if tf.executing_eagerly():
-                variable.assign(array)
-            else:
-                variable.load(array, self._session())
+        self._assign(self.variables, arrays)
 
 
 class TensorFlowKerasState(_ArraysState):
@@ -153,13 +159,12 @@ class TensorFlowKerasState(_ArraysState):
         super().__init__(**kwargs)
 
     def _get(self) -> List[np.ndarray]:
-        return list(self.model.get_weights()) + [np.asarray(v) for v in _coverage.variables_of(self.optimizer)]
+        return list(self.model.get_weights()) + self._values(_coverage.variables_of(self.optimizer))
 
     def _set(self, arrays: Sequence[np.ndarray]) -> None:
         count = len(self.model.get_weights())
         self.model.set_weights(list(arrays[:count]))
-        for variable, array in zip(_coverage.variables_of(self.optimizer), arrays[count:]):
-            variable.assign(array)
+        self._assign(_coverage.variables_of(self.optimizer), arrays[count:])
 
 
 def check(state: Any) -> List[str]:
