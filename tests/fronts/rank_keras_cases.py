@@ -352,7 +352,9 @@ def case_a_model_from_a_h5_file_trains_on():
 def case_old_names():
     optimizer = hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.5))
     optimizer.lr = 0.25
-    assert float(keras.ops.convert_to_numpy(optimizer.lr)) == 0.25
+    assert float(keras.ops.convert_to_numpy(optimizer.learning_rate)) == 0.25
+    optimizer.lr.assign(optimizer.lr * 2)  # as in Horovod's elastic examples
+    assert float(keras.ops.convert_to_numpy(optimizer.learning_rate)) == 0.5
     assert len(optimizer.variables()) == len(optimizer.variables) > 0
     assert "already" in raises(ValueError, hvd.DistributedOptimizer, optimizer)
     assert "only hvd.Average and hvd.Sum" in raises(ValueError, hvd.DistributedOptimizer, OPTIMIZERS.SGD(0.5), op=hvd.Max)

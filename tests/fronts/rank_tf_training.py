@@ -466,6 +466,11 @@ def case_words_of_keras_2():
     model.fit(INPUTS[:8], np.zeros((8, 2), np.float32), verbose=0)
     hvd.broadcast_variables(optimizer.variables() if callable(optimizer.variables) else optimizer.variables, root_rank=0)
     assert len(optimizer.variables()) >= 1
+    tf.keras.backend.set_value(optimizer.lr, 0.25)
+    assert float(tf.keras.backend.get_value(optimizer.learning_rate)) == 0.25
+    variable = tf.Variable(1.0)
+    tf.keras.backend.set_value(variable, 2)
+    assert float(variable) == 2
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "model.keras")
         model.save(path)

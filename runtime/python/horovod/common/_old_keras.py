@@ -1,8 +1,9 @@
-"""Scripts' words that Keras 3 refuses: two of Keras 2, which Horovod's examples have, and a compile() that leaves it to Keras
+"""Scripts' words that Keras 3 refuses: some of Keras 2, which Horovod's examples have, and a compile() that leaves it to Keras
 whether XLA compiles the steps, where it cannot compile ours. And arguments that stood elsewhere in older releases of Horovod."""
 
 import functools
 import inspect
+import sys
 import warnings
 from typing import Any, Callable, List
 
@@ -24,8 +25,9 @@ def _owner(kind: type, name: str) -> type:
 
 def accept(keras: Any, why_not_compiled: Callable[[], str]) -> None:
     """`optimizer.variables()` is the list that `optimizer.variables` is, and `compile(experimental_run_tf_function=...)` is as
-    without it: it chose between two ways of Keras 2 to run a step. `compile` with a hvd.DistributedOptimizer asks
-    `why_not_compiled` (_auto_jit). Harmless when it is called again."""
+    without it: it chose between two ways of Keras 2 to run a step. `optimizer.lr` is its learning rate, also for
+    tf.keras.backend.set_value(). `compile` with a hvd.DistributedOptimizer asks `why_not_compiled` (_auto_jit). Harmless when it
+    is called again."""
     optimizer, trainer = _owner(keras.optimizers.Optimizer, "variables"), _owner(keras.Model, "compile")
     variables, compile_model = vars(optimizer)["variables"], vars(trainer)["compile"]
     if isinstance(variables, property) and not hasattr(variables.fget, "_hvd_inner"):
@@ -45,6 +47,18 @@ def accept(keras: Any, why_not_compiled: Callable[[], str]) -> None:
 
         tolerant_compile._hvd_inner = compile_model
         trainer.compile = tolerant_compile
+    if not hasattr(optimizer, "lr"):
+        optimizer.lr = property(lambda self: self.learning_rate, lambda self, rate: setattr(self, "learning_rate", rate))
+    backend = sys.modules.get("keras._tf_keras.keras.backend")  # what tf.keras.backend is
+    if backend is not None and not hasattr(backend.set_value, "_hvd_inner"):
+        set_value = backend.set_value
+
+        @functools.wraps(set_value)
+        def set_value_of_any(x: Any, value: Any) -> Any:
+            return x.assign(value) if isinstance(x, keras.Variable) else set_value(x, value)
+
+        set_value_of_any._hvd_inner = set_value
+        backend.set_value = set_value_of_any
 
 
 def check_rate(callback: str, initial_lr: Any, first: str) -> None:
