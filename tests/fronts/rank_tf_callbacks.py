@@ -37,6 +37,20 @@ def compiled_model(**options):
     return model
 
 
+def case_variables_that_each_rank_keeps_to_itself_are_not_broadcast():
+    make = hvd_keras.callbacks.BroadcastGlobalVariablesCallback
+    for wrong in ("dense/kernel", [3], 3 * [np.zeros(2)]):
+        assert "All local variables must be of tf.Variable type." in raises(ValueError, make, 0, local_variables=wrong)
+    ways = [lambda layer: layer.kernel, lambda layer: [layer.kernel, layer.bias], lambda layer: ()]
+    for way in [*ways, lambda layer: layer, lambda layer: layer.kernel.value] if KERAS_3 else ways:
+        model = make_model(RANK)
+        model.compile(tf.keras.optimizers.SGD(0.0), "mse")
+        callback = make(0, local_variables=way(model.layers[-1]))
+        model.fit(INPUTS[:8], INPUTS[:8, :2], verbose=0, callbacks=[callback])
+        kernels = hvd.allgather_object([layer.get_weights()[0].tolist() for layer in (model.layers[0], model.layers[-1])])
+        assert kernels[0][0] == kernels[-1][0] and (kernels[0][1] == kernels[-1][1]) == (way is ways[2]), kernels
+
+
 def case_callbacks_that_decide_must_be_on_all_ranks():
     callbacks, model = tf.keras.callbacks, compiled_model()
     stopping, plateau = lambda: callbacks.EarlyStopping("loss"), lambda: callbacks.ReduceLROnPlateau("accuracy")

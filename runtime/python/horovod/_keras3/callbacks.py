@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 import keras
 import numpy as np
 
-from horovod.common import _arrays, _fit_agreement, _lib, _old_keras, basics
+from horovod.common import _arrays, _coverage, _fit_agreement, _lib, _old_keras, basics
 from horovod._keras3._variables import broadcast_variables, unique, variables_of
 
 __all__ = [
@@ -52,6 +52,11 @@ class TerminateOnAnyNaN(keras.callbacks.Callback):
         self.model.stop_training = True
 
 
+def _has_values(value: Any) -> bool:
+    """Whether it is a layer, or a variable of Keras or TensorFlow."""
+    return isinstance(value, keras.layers.Layer) or hasattr(value, "assign")
+
+
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     """Makes all ranks' weights and optimizer states those of one, before the first batch; where a model's variables are made in that
     batch (TensorFlow), after it.
@@ -59,26 +64,32 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     Args:
         root_rank: whose.
         device: is there for Horovod's scripts, and changes nothing.
-        local_variables: variables that each rank keeps to itself.
+        local_variables: variables or layers, one or several, that each rank keeps to itself. ValueError: they are neither.
     """
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
         super().__init__()
         self.root_rank = root_rank
         self.broadcast_done = False
-        self._local = list(local_variables or ())
+        self._local: List[Any] = []
+        several = () if local_variables is None else [local_variables] if _has_values(local_variables) else local_variables
+        for variable in several:
+            self.register_local_var(variable)
 
     def register_local_var(self, var: Any) -> None:
-        """Each rank keeps this variable, or those of this layer, to itself."""
-        self._local += getattr(var, "variables", None) or [var]
+        """Each rank keeps this variable, or those of this layer, to itself. ValueError: it is neither."""
+        if not _has_values(var):
+            raise ValueError(f"All local variables must be of tf.Variable type. This one is {type(var).__name__}.")
+        self._local.append(var)
 
     def _broadcast(self) -> None:
-        local = {id(variable) for variable in self._local}
+        # A layer may have got its variables since it was registered.
+        local = [v for one in self._local for v in (one.variables if isinstance(one, keras.layers.Layer) else [one])]
         # After a first batch these hold a gradient of each rank's own, where passes are added up before they are reduced.
         optimizer = getattr(self.model, "optimizer", None)
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        local.update(id(variable) for variable in getattr(optimizer, "_accumulated_gradients", ()))
-        chosen = [v for v in unique(variables_of(self.model)) if id(v) not in local]
+        own = _coverage.Variables([*local, *getattr(optimizer, "_accumulated_gradients", ())])
+        chosen = [v for v in unique(variables_of(self.model)) if v not in own]
         broadcast_variables(chosen, self.root_rank, name="broadcast_callback")
         self.broadcast_done = True
 

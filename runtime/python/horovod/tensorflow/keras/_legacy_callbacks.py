@@ -38,17 +38,23 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
     Args:
         root_rank: whose.
         device: accepted for scripts that pass it.
-        local_variables: variables that each rank keeps to itself.
+        local_variables: variables, one or several, that each rank keeps to itself. ValueError: they are none.
     """
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
         super().__init__()
         self.root_rank = root_rank
         self.broadcast_done = False
-        self._local = list(local_variables or ())
+        self._local: List[Any] = []
+        is_one = isinstance(local_variables, tf.Variable)
+        several = () if local_variables is None else [local_variables] if is_one else local_variables
+        for variable in several:
+            self.register_local_var(variable)
 
     def register_local_var(self, var: Any) -> None:
-        """Each rank keeps this variable to itself."""
+        """Each rank keeps this variable to itself. ValueError: it is none."""
+        if not isinstance(var, tf.Variable):
+            raise ValueError(f"All local variables must be of tf.Variable type. This one is {type(var).__name__}.")
         self._local.append(var)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
