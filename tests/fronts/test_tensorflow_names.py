@@ -63,6 +63,7 @@ KERAS = {
     "broadcast_global_variables": "root_rank",
     "load_model": f"filepath, custom_optimizers, custom_objects, {C}, legacy_opts",
     "PartialDistributedOptimizer": PARTIAL,
+    "callbacks.BestModelCheckpoint": "monitor, verbose, save_weights_only, mode, save_freq",
     "callbacks.BroadcastGlobalVariablesCallback": "root_rank, device, local_variables",
     "callbacks.MetricAverageCallback": "device",
     "callbacks.LearningRateScheduleCallback": "initial_lr, multiplier, start_epoch, end_epoch, staircase, momentum_correction, "
@@ -72,12 +73,17 @@ KERAS = {
     "elastic.UpdateBatchStateCallback": "state",
     "elastic.UpdateEpochStateCallback": "state",
 }
+TF_KERAS = {
+    **KERAS,
+    "DistributedOptimizer": f"optimizer, name, {DEVICES}, {C}, sparse_as_dense, gradient_predivide_factor, op, "
+    f"backward_passes_per_step, average_aggregated_gradients, num_groups, groups, {G}, scale_local_gradients",
+}
 TAPE = {
     "gradient": "target, sources, output_gradients, use_generic_names",
     "register_local_source": "source",
     "get_local_and_global_gradients": "target, sources, output_gradients, use_generic_names",
 }
-MODULES = {"tensorflow": TENSORFLOW, "tensorflow.data": DATA, "tensorflow.data.compute_service": DATA, "tensorflow.keras": KERAS, "keras": KERAS}
+MODULES = {"tensorflow": TENSORFLOW, "tensorflow.data": DATA, "tensorflow.data.compute_service": DATA, "tensorflow.keras": TF_KERAS, "keras": KERAS}
 
 
 @pytest.mark.parametrize("module, name", [(module, name) for module, names in MODULES.items() for name in names])

@@ -296,9 +296,9 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
         self,
         monitor: str = "val_loss",
         verbose: int = 0,
+        save_weights_only: bool = False,
         mode: str = "auto",
         save_freq: Any = "epoch",
-        save_weights_only: bool = False,
     ) -> None:
         # Keras looks at the name's end now.
         unset = "unset.weights.h5" if save_weights_only else "unset.keras"

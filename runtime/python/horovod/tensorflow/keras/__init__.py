@@ -54,7 +54,8 @@ from horovod.tensorflow.mpi_ops import (
 if IS_LEGACY:
     from horovod.tensorflow._legacy_keras import DistributedOptimizer, PartialDistributedOptimizer, load_model
 else:
-    from horovod._keras3 import DistributedOptimizer, PartialDistributedOptimizer, load_model
+    from horovod._keras3 import PartialDistributedOptimizer, load_model
+    from horovod.tensorflow.keras._optimizer import DistributedOptimizer
 
 check_backend()
 

@@ -239,9 +239,9 @@ class BestModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         self,
         monitor: str = "val_loss",
         verbose: int = 0,
+        save_weights_only: bool = False,
         mode: str = "auto",
         save_freq: Any = "epoch",
-        save_weights_only: bool = False,
     ) -> None:
         super().__init__(
             "unset.keras", monitor, verbose, save_best_only=True, save_weights_only=save_weights_only, mode=mode,
