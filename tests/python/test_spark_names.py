@@ -18,6 +18,7 @@ NAMES = {
     "horovod.runner.common.util.secret": ["compute_digest"],
     "horovod.runner.common.util.settings": ["BaseSettings", "Settings"],
     "horovod.runner.common.util.timeout": ["Timeout"],
+    "horovod.runner.common.util.tiny_shell_exec": ["execute"],
     "horovod.spark.driver.driver_service": ["SparkDriverService", "SparkDriverClient"],
     "horovod.spark.driver.host_discovery": ["SparkDriverHostDiscovery"],
     "horovod.spark.driver.rsh": ["rsh"],
