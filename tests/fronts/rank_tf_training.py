@@ -586,6 +586,7 @@ def case_a_program_puts_its_own_reduction_into_an_optimizer():
             assert (common.numpy(), local.numpy()) == ([-SIZE * passes], [-passes]), (common, local)
             assert lengths == [2]
         optimizer = hvd_keras.DistributedOptimizer(kind(1.0), op=hvd.Sum)
+        assert optimizer._allreduce([tf.constant([2.0])])[0].numpy() == [2.0 * SIZE]
         optimizer._allreduce = lambda gradients, variables: gradients
         optimizer.apply_gradients([(tf.constant([1.0]), local)])
         assert local.numpy() == [-passes - 1], local
@@ -692,6 +693,9 @@ def case_elastic_states():
     state.batch = 7
     state.restore()
     assert variable.numpy() == 0.0 and state.batch == 0
+    plain = hvd.elastic.TensorFlowState(batch=RANK)
+    plain.sync()
+    assert plain.batch == 0
 
     for kind in (hvd.elastic.TensorFlowKerasState, hvd_keras.elastic.KerasState):
         model = make_model(seed=RANK)

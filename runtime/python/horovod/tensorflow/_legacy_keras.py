@@ -44,8 +44,11 @@ class _Distributed:
     # Whether compute_gradients has reduced what is aggregated or applied next.
     _hvd_has_reduced = False
 
-    def _allreduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
-        """The gradients of a step, reduced over the ranks but for those of local variables."""
+    def _allreduce(self, gradients: Sequence[Any], variables: Optional[Sequence[Any]] = None) -> List[Any]:
+        """The gradients of a step, reduced over the ranks but for those of local variables. Without variables, as programs for
+        older releases of Horovod call it, all are reduced at once."""
+        if variables is None:
+            return self._allreduce_grads(list(gradients))
         settings = self._hvd
         local = {key_of(variable) for variable in settings.local_variables}
         if settings.passes > 1:

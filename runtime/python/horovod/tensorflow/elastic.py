@@ -110,15 +110,14 @@ class TensorFlowState(_ArraysState):
     """Variables and plain objects: TensorFlowState(variables=[...], batch=0).
 
     Args:
-        variables: those to keep; in a graph of TensorFlow 1 all global ones where none are given.
+        variables: those to keep. Where none are given, the state has in a graph of TensorFlow 1 all global ones, and elsewhere
+            plain objects only.
         session: of TensorFlow 1.
     """
 
     def __init__(self, variables: Optional[Sequence[Any]] = None, session: Any = None, **kwargs: Any) -> None:
         if variables is None:
-            if tf.executing_eagerly():
-                raise ValueError("TensorFlowState needs variables=[...] outside of graphs of TensorFlow 1")
-            variables = tf.compat.v1.global_variables()
+            variables = [] if tf.executing_eagerly() else tf.compat.v1.global_variables()
         self.variables = list(variables)
         self.session = session
         super().__init__(**kwargs)
