@@ -11,6 +11,7 @@ BACKEND = os.environ["KERAS_BACKEND"]
 if BACKEND != "tensorflow":
     sys.modules["tensorflow"] = None  # it must not be needed
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+import h5py
 import keras
 import numpy as np
 from rank_side import raises, report, run_cases
@@ -340,7 +341,8 @@ def case_a_model_from_a_h5_file_trains_on():
         fit(model, own(X), own(Y), BATCH, epochs=1)
         path = f"{tempfile.mkdtemp()}/checkpoint-1.h5"
         model.save(path)
-        loaded = hvd.load_model(path)
+        with h5py.File(path) as file:
+            loaded = hvd.load_model(file if policy == "float32" else path)
         keras.config.set_dtype_policy("float32")
         assert len(loaded.optimizer.variables) == len(model.optimizer.variables) > 4
         for got, expected in zip(loaded.optimizer.variables, model.optimizer.variables):

@@ -172,11 +172,13 @@ def load_model(
     script without Horovod, and one that is saved here loads without it.
 
     Args:
+        filepath: of the file, or an open h5py.File.
         custom_optimizers: classes of optimizers that are not Keras' own.
         custom_objects: as keras.saving.load_model has them.
         compression: as DistributedOptimizer.
         legacy_opts: is there for Horovod's scripts.
     """
+    filepath = getattr(filepath, "filename", filepath)  # Keras 3 takes no h5py.File
     objects = {cls.__name__: cls for cls in custom_optimizers or ()}
     objects.update(custom_objects or {})
     objects = _optimizer_makers.called(objects, filepath, _keras.saving.deserialize_keras_object)
