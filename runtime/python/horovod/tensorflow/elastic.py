@@ -14,6 +14,7 @@ What horovod.torch.elastic says of ranks that are started anew holds here too.
 """
 
 import sys
+import warnings
 from typing import Any, Callable, List, Optional, Sequence
 
 import numpy as np
@@ -118,6 +119,8 @@ class TensorFlowState(_ArraysState):
     def __init__(self, variables: Optional[Sequence[Any]] = None, session: Any = None, **kwargs: Any) -> None:
         if variables is None:
             variables = [] if tf.executing_eagerly() else tf.compat.v1.global_variables()
+            if tf.executing_eagerly():
+                warnings.warn("TensorFlowState without variables=[...] keeps plain objects only, and no weights", stacklevel=2)
         self.variables = list(variables)
         self.session = session
         super().__init__(**kwargs)
