@@ -157,6 +157,33 @@ def test_what_a_transformation_makes_of_a_row_reaches_the_module(tmp_path):
     assert len(model.getHistory()) == 1
 
 
+@pytest.mark.parametrize("forward, kind", [
+    (None, torch.int64),
+    (lambda self, batch: self.linear(batch["features"]), torch.int64),
+    (lambda self, x: x + 1, torch.int64),
+    (lambda self, x: self.linear(x.repeat(4, 1).T), torch.float32),
+])  # fmt: skip
+def test_whole_numbers_stay_so_but_where_forward_takes_floats_alone_and_it_need_not_take_columns(tmp_path, forward, kind):
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch, number):
+            assert batch["label"].dtype == kind
+            return self.linear(batch["features"]).square().sum()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    if forward is not None:
+        Module.forward = forward
+    told = dict(feature_cols=["label"], label_cols=["features"], epochs=1)
+    assert len(fitted(store_of(tmp_path), Module(), input_shapes=[[-1]], **told).getHistory()) == 1
+    with pytest.raises(ValueError, match="'label' has 1 values a row"):
+        fitted(store_of(tmp_path / "other"), Module(), input_shapes=[[-1, 2]], **told)
+
+
 def test_what_a_profiler_writes_is_in_the_runs_folder(tmp_path):
     store = store_of(tmp_path)
     fitted(store, make_module(lambda module, loss, number: loss), run_id="run", profiler="advanced")

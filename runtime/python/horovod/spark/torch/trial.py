@@ -44,14 +44,18 @@ def _first_rows(plan: Any, store: Any) -> Dict[str, numpy.ndarray]:
 
 
 def casts_of_features(plan: Any, store: Any) -> Casts:
-    """As casts_of(), of a model that compares its outputs with the labels itself."""
+    """As casts_of(), of a module that says its own steps. Its forward() need not take the columns, so it is never refused.
+
+    Such steps get a column's type, unless only forward() with float32 works. ValueError: a column does not fit its shape."""
+    if plan.transform is None:
+        Features(plan.feature_cols, plan.input_shapes)(_zeros(plan, store))
     for make in (_zeros, _first_rows):
         try:
-            return Casts(_try_features(copy.deepcopy(plan.model).cpu().eval(), plan, make(plan, store)), labels=False)
+            model = copy.deepcopy(plan.model).cpu().eval()
+            return Casts(_try_features(model, plan, make(plan, store), wholes_first=True), labels=False)
         except Exception:
-            if plan.transform is None:
-                raise
-    return Casts()
+            continue
+    return Casts(features=False, labels=False)
 
 
 def _tried(plan: Any, batch: Dict[str, numpy.ndarray]) -> Casts:
@@ -66,9 +70,9 @@ def _has_whole(batch: Dict[str, numpy.ndarray], names: List[str]) -> bool:
     return any(batch[name].dtype.kind in "iu" for name in names)
 
 
-def _try_features(model: torch.nn.Module, plan: Any, batch: Dict[str, numpy.ndarray]) -> bool:
+def _try_features(model: torch.nn.Module, plan: Any, batch: Dict[str, numpy.ndarray], wholes_first: bool = False) -> bool:
     first = None
-    for as_float in (True, False) if _has_whole(batch, plan.feature_cols) else (True,):
+    for as_float in (not wholes_first, wholes_first) if _has_whole(batch, plan.feature_cols) else (True,):
         features = Features(plan.feature_cols, plan.input_shapes, as_float)
         inputs = features(batch)
         try:
