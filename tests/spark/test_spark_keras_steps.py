@@ -87,6 +87,17 @@ def test_a_checkpoint_callbacks_file_is_in_the_runs_folder_and_so_is_the_model(t
     numpy.testing.assert_allclose(left.get_weights()[0], model.getModel().get_weights()[0])
 
 
+def test_a_loss_that_refuses_two_rows_of_zeros_is_tried_on_the_first_batch(tmp_path):
+    def of_eight(truth, found):
+        if truth.shape[0] in (2, 4):
+            raise ValueError(f"{truth.shape[0]} rows")
+        return keras.losses.sparse_categorical_crossentropy(truth, found, from_logits=True)
+
+    assert len(fitted(store_of(tmp_path), loss=of_eight).getHistory()["loss"]) == 2
+    with pytest.raises(ValueError, match="the model or its loss cannot take these columns: .*4 rows"):
+        fitted(store_of(tmp_path / "other"), loss=of_eight, batch_size=4)
+
+
 def test_a_checkpoint_callback_keeps_its_place_where_the_store_keeps_no_runs(tmp_path):
     store = LocalStore(store_of(tmp_path).prefix_path, save_runs=False)
     fitted(store, checkpoint_callback=keras.callbacks.ModelCheckpoint(str(tmp_path / "mine.keras")))

@@ -122,6 +122,14 @@ def test_an_output_of_one_number_is_of_the_labels_type(frame):
     assert result.schema["label__output"].dataType.typeName() in ("long", "bigint")
     assert all(isinstance(row.label__output, int) for row in result.head(3))
 
+    class NoZeros(torch.nn.Linear):
+        def forward(self, x):
+            assert x.all()
+            return super().forward(x)
+
+    assert model.setModel(NoZeros(4, 1)).transform(frame).schema == result.schema
+    assert model.setModel(NoZeros(4, 2)).transform(frame).schema["label__output"].dataType.typeName() == "vectorudt"
+
 
 def test_a_run_is_continued_and_is_then_as_if_it_had_never_ended(spark, frame, store, capsys):
     whole = estimator(store, epochs=3).fit(frame)
@@ -307,7 +315,7 @@ BAD = {
         ValueError,
         "optimizer is",
     ),
-    "loss and labels": (dict(loss=torch.nn.BCELoss()), ValueError, "the loss cannot take two rows"),
+    "loss and labels": (dict(loss=torch.nn.BCELoss()), ValueError, "the loss cannot take the outputs and labels"),
     "text": (dict(feature_cols=["word"]), ValueError, "'word'"),
     "loss with a lock": (dict(loss="lock"), TypeError, "losses .*cannot pickle"),
     "validation": (dict(validation=1.5), ValueError, "validation must be at least 0 and below 1"),

@@ -92,6 +92,43 @@ def test_a_transformation_that_fails_is_told_before_training(tmp_path):
     assert Counted.runs == 4 and not kept
 
 
+class OfLengths(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.linear = torch.nn.GRU(1, 3, batch_first=True), torch.nn.Linear(3, 1)
+
+    def forward(self, x, lengths):
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x.unsqueeze(-1), lengths.long(), batch_first=True, enforce_sorted=False)
+        return self.linear(self.rnn(packed)[1][0])
+
+
+class OfEight(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x.reshape(8, 4))
+
+
+def log_normal(output, label):
+    return -torch.distributions.LogNormal(output, 1.0).log_prob(label).mean()
+
+
+@pytest.mark.parametrize("net, features, shapes, loss", [
+    (OfLengths(), ["features", "length"], [[-1, 4], [-1]], torch.nn.functional.mse_loss),
+    (OfEight(4, 1), ["features"], [[-1, 4]], torch.nn.functional.mse_loss),
+    (torch.nn.Linear(4, 1), ["features"], [[-1, 4]], log_normal),
+])  # fmt: skip
+def test_what_refuses_rows_of_zeros_is_tried_on_the_first_batch(tmp_path, net, features, shapes, loss):
+    import pyarrow.parquet
+
+    store = store_of(tmp_path)
+    file = str(tmp_path / "store/intermediate_train_data/part.parquet")
+    table = pyarrow.parquet.read_table(file)
+    pyarrow.parquet.write_table(table.append_column("length", [[1 + row % 4 for row in range(64)]]), file)
+    values = dict(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1), feature_cols=features, input_shapes=shapes)
+    assert len(told(store, **values, loss=loss, label_cols=["length"]).fit_on_parquet().getHistory()) == 2
+    with pytest.raises(ValueError, match=r"the loss cannot take the outputs and labels \(length: output \[8, 1\], label \[8, 1\]\)"):
+        told(store, **values, loss=torch.nn.NLLLoss(), label_cols=["length"]).fit_on_parquet()
+
+
 def test_only_a_step_that_needs_nine_arguments_gets_nine():
     def decorated(*arguments):
         return len(arguments)

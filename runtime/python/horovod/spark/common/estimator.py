@@ -19,7 +19,6 @@ from horovod.spark.common.backend import SparkBackend
 from horovod.spark.common.checkpoints import Checkpoints
 from horovod.spark.common.datamodule import ArrowDataModule, pandas_transform
 from horovod.spark.common.params import EstimatorParams, ModelParams
-from horovod.spark.common.reader import Reader
 from horovod.spark.common.serialization import Saved
 
 
@@ -338,9 +337,7 @@ def check_transform(plan: fit.Plan, store: Any) -> None:
             raise
 
     try:
-        with Reader(plan.data.train, store, rank=0, size=1, batch=plan.batch_size, shuffle=False, pool=1, ahead=0,
-                    columns=plan.columns, transform=transform) as reader:  # fmt: skip
-            next(reader.epoch(0))
+        fit.first_batch(plan, store, transform)
     except Exception:
         pass  # where it is not the function, the ranks tell what they cannot read
     if failures and not isinstance(failures[0], ImportError):

@@ -1,7 +1,11 @@
 """What a rank is told of a fit, whatever the framework is. Ranks import it; it needs no Spark."""
 
 from dataclasses import dataclass
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy
+
+from horovod.spark.common.reader import Reader
 
 
 @dataclass
@@ -43,3 +47,10 @@ def data_of(plan: Plan, store: Any, rank: int, size: int) -> Any:
         steps_per_epoch_val=plan.validation_steps, verbose=plan.verbose, store=store, seed=plan.seed,
         ahead=plan.train_ahead,
     )  # fmt: skip
+
+
+def first_batch(plan: Plan, store: Any, transform: Optional[Callable[[Any], Any]]) -> Dict[str, numpy.ndarray]:
+    """The first batch of the data, as the transform makes it, to try on the driver what the ranks will do."""
+    with Reader(plan.data.train, store, rank=0, size=1, batch=plan.batch_size, shuffle=False, pool=1, ahead=0,
+                columns=plan.columns, transform=transform) as reader:  # fmt: skip
+        return next(reader.epoch(0))

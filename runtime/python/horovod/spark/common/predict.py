@@ -86,11 +86,12 @@ def transform_rows(frame: Any, predictor: Any, outputs: Sequence[Output]) -> Any
     return _transform(frame, predictor, frame.columns, outputs, _Rows)
 
 
-def widths_of_rows(frame: Any, predictor: Any, names: Sequence[str]) -> List[int]:
-    """How many values each output has, by the first row of the frame; 1 each without a row."""
+def widths_in_first_row(frame: Any, names: Sequence[str], transformed: Callable[[Any, List[Output]], Any]) -> List[int]:
+    """How many values each output has, by the first row of the frame; 1 each without a row. `transformed`: transform() or
+    transform_rows(), of a frame and its outputs."""
     from horovod.spark.common.spark_columns import quoted
 
-    first = transform_rows(frame.limit(1), predictor, [Output(name, VECTOR) for name in names])
+    first = transformed(frame.limit(1), [Output(name, VECTOR) for name in names])
     rows = first.select(*[quoted(name) for name in names]).collect()
     return [len(value) for value in rows[0]] if rows else [1] * len(names)
 
@@ -248,7 +249,7 @@ def zeros_like(frame: Any, features: Sequence[str], shapes: Any, metadata: Optio
     return batch
 
 
-def output_of(name: str, array: numpy.ndarray, metadata: Optional[Dict[str, Any]]) -> Output:
+def output_of(name: str, width: int, metadata: Optional[Dict[str, Any]]) -> Output:
     """What an output becomes: a number of the label's type, or a vector where the label is one or a row has several values."""
     from pyspark.ml.linalg import DenseVector, SparseVector
     from pyspark.sql import types
@@ -256,6 +257,6 @@ def output_of(name: str, array: numpy.ndarray, metadata: Optional[Dict[str, Any]
     from horovod.spark.common import schema
 
     label_type = metadata["spark_data_type"] if metadata else types.FloatType
-    if array[0].size != 1 or label_type in (DenseVector, SparseVector):
+    if width != 1 or label_type in (DenseVector, SparseVector):
         return Output(name, VECTOR)
     return Output(name, SCALAR, schema.scalar_type(label_type), schema.is_whole(label_type))

@@ -4,7 +4,7 @@ from typing import Any, Dict, Tuple
 
 import keras
 
-from horovod.spark.common import schema
+from horovod.spark.common import fit, schema
 from horovod.spark.common.estimator import HorovodEstimator
 from horovod.spark.common.params import EstimatorParams as EstimatorParams  # programs import it from here
 from horovod.spark.common.params import Parameter, described
@@ -98,14 +98,16 @@ class KerasEstimator(HorovodEstimator):
                              f"columns and {len(plan.label_cols)} label columns")  # fmt: skip
         if plan.transform is not None:
             return
-        batch = schema.zeros(plan.data.train.columns, plan.columns)
-        tensors = train.Batches(plan, model)(batch)
-        try:
-            model.test_on_batch(*tensors)
-        except Exception as error:
-            raise ValueError(
-                f"the model or its loss cannot take two rows of zeros of these columns: {error}"
-            ) from error
+        batches = train.Batches(plan, model)
+        # There may be reasons to refuse zeros, such as a loss of positive labels.
+        for make in (lambda: schema.zeros(plan.data.train.columns, plan.columns), lambda: fit.first_batch(plan, self.getStore(), None)):
+            tensors = batches(make())
+            try:
+                model.test_on_batch(*tensors)
+                return
+            except Exception as error:
+                failure = error
+        raise ValueError(f"the model or its loss cannot take these columns: {failure}") from failure
 
     def _check_continues(self, plan: train.Plan, facts: Dict[str, Any]) -> None:
         super()._check_continues(plan, facts)

@@ -1,9 +1,9 @@
 """KerasModel: a trained Keras model, which adds its outputs to a DataFrame."""
 
+import math
 from typing import Any, Dict, List
 
 import keras
-import numpy
 
 from horovod.spark.common import predict
 from horovod.spark.common.estimator import HorovodModel
@@ -28,8 +28,8 @@ class KerasModel(HorovodModel):
         metadata: Dict[str, Any] = self._get_metadata() or {}
         outputs: List[predict.Output] = []
         for name, label, tensor in zip(self.getOutputCols(), self.getLabelColumns(), model.outputs):
-            row = tuple(2 if size is None else size for size in tensor.shape[1:])  # an unknown size makes it a vector
-            outputs.append(predict.output_of(name, numpy.zeros((1, *row)), metadata.get(label)))
+            width = math.prod(2 if size is None else size for size in tensor.shape[1:])  # an unknown size makes it a vector
+            outputs.append(predict.output_of(name, width, metadata.get(label)))
         return predict.transform(frame, predictor, self.getFeatureColumns(), outputs)
 
     def _to_saved(self, name: str, value: Any) -> Any:

@@ -63,8 +63,8 @@ class TorchModel(_TorchModel):
             return super()._transform(frame)
         names, metadata = self.getOutputCols(), self._get_metadata() or {}
         predictor = RowPredictor(self.getModel().cpu(), self.get_prediction_fn(), len(names))
-        widths = predict.widths_of_rows(frame, predictor, names)
-        outputs = [predict.output_of(name, numpy.empty((1, width)), metadata.get(label))
+        widths = predict.widths_in_first_row(frame, names, lambda one, outputs: predict.transform_rows(one, predictor, outputs))
+        outputs = [predict.output_of(name, width, metadata.get(label))
                    for name, width, label in zip(names, widths, self.getLabelColumns() or [])]  # fmt: skip
         return predict.transform_rows(frame, predictor, outputs)
 

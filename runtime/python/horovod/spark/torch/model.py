@@ -78,17 +78,19 @@ class TorchModel(HorovodModel):
         casts = self._get_casts() or Casts()
         features = Features(self.getFeatureColumns(), self.getInputShapes(), casts.features)
         predictor = TorchPredictor(self.getModel().cpu(), features)
-        outputs = self._outputs(predictor, frame, labels, names)
+        metadata = self._get_metadata() or {}
+        outputs = [predict.output_of(name, width, metadata.get(label))
+                   for name, width, label in zip(names, self._widths(predictor, frame, names), labels)]  # fmt: skip
         return predict.transform(frame, predictor, self.getFeatureColumns(), outputs)
 
-    def _outputs(
-        self, predictor: TorchPredictor, frame: Any, labels: List[str], names: List[str]
-    ) -> List[predict.Output]:
-        """What the columns will be: learnt from two rows of zeros, so that no row of the frame is computed for it."""
-        results = predictor(
-            predict.zeros_like(frame, self.getFeatureColumns(), self.getInputShapes(), self._get_metadata())
-        )
-        metadata = self._get_metadata() or {}
-        return [
-            predict.output_of(name, array, metadata.get(label)) for name, array, label in zip(names, results, labels)
-        ]
+    def _widths(self, predictor: TorchPredictor, frame: Any, names: List[str]) -> List[int]:
+        """How many values each output has: learnt from two rows of zeros, so that no row of the frame is computed for it, or
+        from the first row, where the model refuses zeros."""
+        features = self.getFeatureColumns()
+        try:
+            results = predictor(predict.zeros_like(frame, features, self.getInputShapes(), self._get_metadata()))
+        except Exception:
+            return predict.widths_in_first_row(
+                frame, names, lambda one, outputs: predict.transform(one, predictor, features, outputs)
+            )
+        return [array[0].size for array in results]

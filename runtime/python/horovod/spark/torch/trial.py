@@ -1,4 +1,4 @@
-"""Tries the model and its losses on rows of zeros, on the driver, before anything is started.
+"""Tries the model and its losses on the driver, before anything is started: on rows of zeros, or else on the first batch.
 
 So shapes, types and losses that do not fit are one error here, and none on each rank. It also finds out whether the model
 and the loss take float32, as Horovod gives them, or need the column's whole numbers, as embeddings and class indices do.
@@ -10,8 +10,7 @@ from typing import Any, Dict, List
 import numpy
 import torch
 
-from horovod.spark.common import schema
-from horovod.spark.common.reader import Reader
+from horovod.spark.common import fit, schema
 from horovod.spark.torch.batches import Batches, Casts, Features, match_of
 from horovod.spark.torch.losses import total_loss
 
@@ -20,15 +19,15 @@ _CPU = torch.device("cpu")
 
 def casts_of(plan: Any, store: Any) -> Casts:
     """How values are made tensors. ValueError: the model or the loss does not take these columns."""
-    if plan.transform is None and plan.minibatch is None:
-        return _tried(plan, schema.zeros(plan.data.train.columns, plan.columns))
-    # Functions of the user's own may have reasons to refuse zeros, and bytes and texts have none.
+    # There may be reasons to refuse zeros: a length is at least 1, and bytes and texts have none.
     for make in (_zeros, _first_rows):
         try:
             return _tried(plan, make(plan, store))
-        except Exception:
-            continue
-    return Casts()
+        except Exception as error:
+            failure = error
+    if plan.transform is None and plan.minibatch is None:
+        raise failure
+    return Casts()  # functions of the user's own may have reasons to refuse the driver
 
 
 def _zeros(plan: Any, _: Any) -> Dict[str, numpy.ndarray]:
@@ -37,10 +36,7 @@ def _zeros(plan: Any, _: Any) -> Dict[str, numpy.ndarray]:
 
 
 def _first_rows(plan: Any, store: Any) -> Dict[str, numpy.ndarray]:
-    """Two rows of the data, as the transform makes them."""
-    with Reader(plan.data.train, store, rank=0, size=1, batch=2, shuffle=False, pool=1, ahead=0, columns=plan.columns,
-                transform=plan.transform) as reader:  # fmt: skip
-        return next(reader.epoch(0))
+    return fit.first_batch(plan, store, plan.transform)
 
 
 def casts_of_features(plan: Any, store: Any) -> Casts:
@@ -82,7 +78,7 @@ def _try_features(model: torch.nn.Module, plan: Any, batch: Dict[str, numpy.ndar
         except Exception as error:
             first = first or error
     shapes = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in zip(plan.feature_cols, inputs))
-    raise ValueError(f"the model cannot take two rows of zeros of the feature columns ({shapes}): {first}") from first
+    raise ValueError(f"the model cannot take the feature columns ({shapes}): {first}") from first
 
 
 def _try_labels(model: torch.nn.Module, plan: Any, batch: Any, features_as_float: bool, losses: Any) -> bool:
@@ -103,4 +99,4 @@ def _try_labels(model: torch.nn.Module, plan: Any, batch: Any, features_as_float
         f"{name}: output {list(output.shape)}, label {list(label.shape)}"
         for name, output, label in zip(plan.label_cols, outputs, labels)
     )
-    raise ValueError(f"the loss cannot take two rows of the outputs and labels ({shapes}): {first}") from first
+    raise ValueError(f"the loss cannot take the outputs and labels ({shapes}): {first}") from first
