@@ -4,6 +4,7 @@ import inspect
 import io
 import os
 import pickle
+import threading
 
 import pytest
 
@@ -98,11 +99,19 @@ def test_defaults_are_not_shared():
 
 def test_copies_with_other_parameters_are_runs_of_their_own():
     told = TorchEstimator(run_id="run")
-    one, other = told.copy({told.epochs: 2}), told.copy({told.epochs: 3})
-    assert len({told.getRunId(), one.getRunId(), other.getRunId()}) == 3
-    assert told.copy({told.epochs: 2}).getRunId() == one.getRunId()
-    assert told.copy().getRunId() == "run"
-    assert told.copy({told.run_id: "mine"}).getRunId() == "mine"
+
+    def name(**values):
+        return told.copy({getattr(told, name): value for name, value in values.items()}).getRunId()
+
+    def loss(factor):
+        return lambda output, label: factor * (output - label)
+
+    assert len({told.getRunId(), name(batch_size=2), name(batch_size=3), name(loss=loss(1)), name(loss=loss(2))}) == 5
+    assert name(loss=loss(2)) == name(loss=loss(2), backend=LocalBackend(2)) == name(loss=loss(2), backend=LocalBackend(3))
+    assert name(backend=LocalBackend(2), store=threading.Lock(), num_proc=2, verbose=2, epochs=9) == name() == "run"
+    assert name(run_id="mine") == "mine"
+    variant = told.copy({told.batch_size: 2})  # as those of a grid, which are trained at the same time
+    assert variant.copy({told.epochs: 2}).getRunId() != variant.copy({told.epochs: 3}).getRunId()
 
 
 def test_fits_of_a_cross_validation_without_parameters_are_runs_of_their_own(monkeypatch):
@@ -155,8 +164,6 @@ def test_fits_take_turns_where_slots_are_few():
     turns = backend._Turns()
     order = []
     turns.begin(2, 2)
-
-    import threading
 
     def other():
         turns.begin(2, 2)

@@ -22,6 +22,11 @@ from horovod.spark.common.params import EstimatorParams, ModelParams
 from horovod.spark.common.serialization import Saved
 
 
+# Parameters of a fit that make no other run of it, and those with which a run may be continued.
+_OF_ANY_RUN = {"backend", "store", "verbose"}
+_OF_A_LATER_PART = {"num_proc", "epochs"}
+
+
 def _frame_of(df: Any, dataset: Any) -> Any:
     """The DataFrame of a call, which has Horovod's name for it or Spark's."""
     if (df is None) == (dataset is None):
@@ -68,10 +73,11 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
     def copy(self, extra: Optional[Dict[Any, Any]] = None) -> "HorovodEstimator":
         """As Spark's. With other parameters a run is another one: CrossValidator's fits must not continue each other."""
         other = super().copy(extra)
-        names = {getattr(param, "name", param) for param in extra or {}}
+        values = {getattr(param, "name", param): value for param, value in (extra or {}).items()}
+        names = set(values) - _OF_ANY_RUN - (set() if self._is_variant else _OF_A_LATER_PART)
         if names and "run_id" not in names and other.getRunId() is not None:
-            said = repr(sorted((getattr(param, "name", param), repr(value)) for param, value in (extra or {}).items()))
-            other._set(run_id=f"{other.getRunId()}_{hashlib.sha256(said.encode()).hexdigest()[:8]}")
+            packed = [(name, self._to_saved(name, values[name])) for name in sorted(names)]
+            other._set(run_id=f"{other.getRunId()}_{hashlib.sha256(_pickling.dumps(packed)).hexdigest()[:8]}")
             other._is_variant = True
         elif "run_id" in names:  # it is the caller's name
             other._is_variant = False
