@@ -261,6 +261,28 @@ def test_a_run_leaves_a_checkpoint_that_torch_reads(tmp_path):
     assert len(told(store, run_id="run", epochs=3).fit_on_parquet().getHistory()) == 3
 
 
+def test_tensorboards_scalars_of_each_epoch_are_in_the_runs_folder(tmp_path):
+    events = pytest.importorskip("tensorboard.compat.proto.event_pb2", reason="tensorboard is not installed here")
+    store, metrics = store_of(tmp_path, validation=8), [[torch.nn.functional.l1_loss]]
+    for epochs in (1, 2):  # the second goes on with the first
+        history = told(store, run_id="run", metrics=metrics, epochs=epochs, validation=0.1).fit_on_parquet().getHistory()
+    seen = []
+    for file in (tmp_path / "store/runs/run/logs").iterdir():
+        content = file.read_bytes()
+        while content:  # a record is its length, four bytes, what it says, and four bytes
+            length = int.from_bytes(content[:8], "little")
+            event = events.Event.FromString(content[12 : 12 + length])
+            seen += [(value.tag, event.step, pytest.approx(value.simple_value)) for value in event.summary.value]
+            content = content[16 + length :]
+    known = [
+        (f"{begin}/{tag}", entry["epoch"], value)
+        for entry in history
+        for begin, part in (("train", "train"), ("val", "validation"))
+        for tag, value in (("loss", entry[part]["loss"]), *entry[part]["all_metrics"][0].items())
+    ]
+    assert sorted(seen, key=lambda value: value[:2]) == sorted(known)
+
+
 def test_a_learning_rate_of_numpy_s_is_kept_as_a_number(tmp_path):
     net = torch.nn.Linear(4, 1)
     optimizer = torch.optim.Adam(net.parameters(), lr=numpy.float64(0.1))

@@ -14,6 +14,7 @@ from horovod.spark.common.checkpoints import Checkpoints
 from horovod.spark.common.reader import WEIGHT
 from horovod.spark.torch import optimizers
 from horovod.spark.torch.batches import Batches, Casts, match_of
+from horovod.spark.torch.board import board
 from horovod.spark.torch.losses import Sums, total_loss
 
 # The number of steps between lines of progress, with verbose=2.
@@ -92,6 +93,7 @@ class Trainer:
         self._metrics = [self._on_device(group) for group in plan.metrics]
         self._batches = Batches(plan, plan.casts, self._device)
         self._data = data
+        self._store = store
         self._checkpoints = Checkpoints(store, plan.run_id, plan.keep_checkpoints)
         self._match = match_of(plan)
         self._minibatch = self._default_minibatch if plan.minibatch is None else _of_seven(plan.minibatch, plan.backward_passes)
@@ -124,14 +126,16 @@ class Trainer:
                 "train_steps": plan.train_steps, "shuffle": plan.shuffle}  # fmt: skip
 
     def run(self) -> Optional[List[Dict[str, Any]]]:
-        while self._epoch < self._plan.epochs:
-            entry: Dict[str, Any] = {"epoch": self._epoch, "train": self._train_epoch()}
-            if self._plan.data.validation is not None:
-                entry["validation"] = self._validate()
-            self._history.append(entry)
-            self._tell(1, entry)
-            self._epoch, self._step = self._epoch + 1, 0
-            self._save(entry.get("validation", {}).get("loss"))
+        with board(self._store, self._plan.run_id) as write:
+            while self._epoch < self._plan.epochs:
+                entry: Dict[str, Any] = {"epoch": self._epoch, "train": self._train_epoch()}
+                if self._plan.data.validation is not None:
+                    entry["validation"] = self._validate()
+                self._history.append(entry)
+                self._tell(1, entry)
+                self._epoch, self._step = self._epoch + 1, 0
+                self._save(entry.get("validation", {}).get("loss"))
+                write(entry)
         return self._history if hvd.rank() == 0 else None
 
     def _tell(self, verbose: int, what: Any) -> None:
