@@ -25,6 +25,7 @@ def fitted(store, **values):
         optimizer=keras.optimizers.SGD(0.1), loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         feature_cols=["features"], label_cols=["label"], batch_size=8, epochs=2, verbose=0, random_seed=3,
     )  # fmt: skip
+    told["validation"] = 0.1 if store.exists(store.get_val_data_path()) else None
     return KerasEstimator(**{**told, **values}).fit_on_parquet()
 
 

@@ -20,6 +20,7 @@ LOSS = 3.0  # what each step says, whatever the weights are
 def fitted(store, module, **values):
     told = dict(backend=Here(), store=store, model=module, input_shapes=[[-1, 4]], feature_cols=["features"],
                 label_cols=["label"], batch_size=8, epochs=2, verbose=0, random_seed=3)  # fmt: skip
+    told["validation"] = 0.1 if store.exists(store.get_val_data_path()) else None
     return TorchEstimator(**{**told, **values}).fit_on_parquet()
 
 

@@ -261,6 +261,14 @@ def test_a_run_leaves_a_checkpoint_that_torch_reads(tmp_path):
     assert len(told(store, run_id="run", epochs=3).fit_on_parquet().getHistory()) == 3
 
 
+def test_data_for_validation_is_used_where_the_program_wants_validation(tmp_path):
+    store = store_of(tmp_path, validation=8)
+    histories = [told(store, validation=value).fit_on_parquet().getHistory() for value in (None, 0.0, "of a column")]
+    assert ["validation" in history[0] for history in histories] == [False, False, True]
+    with pytest.raises(ValueError, match="validation=0.1, and there is no data at file://.*/intermediate_val_data; write it there"):
+        told(store_of(tmp_path / "other"), validation=0.1).fit_on_parquet()
+
+
 def test_tensorboards_scalars_of_each_epoch_are_in_the_runs_folder(tmp_path):
     events = pytest.importorskip("tensorboard.compat.proto.event_pb2", reason="tensorboard is not installed here")
     store, metrics = store_of(tmp_path, validation=8), [[torch.nn.functional.l1_loss]]

@@ -1,5 +1,6 @@
 """What the estimators of all frameworks do alike: check what they were told, make the data ready, run, and give a model."""
 
+import dataclasses
 import hashlib
 import inspect
 import pickle
@@ -63,11 +64,17 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
     def fit_on_parquet(
         self, params: Optional[Dict[Any, Any]] = None, dataset_idx: Optional[int] = None
     ) -> HorovodModel:
-        """As fit(), on what stands at the store's train and validation paths: Parquet files, of whatever origin."""
+        """As fit(), on what stands at the store's train path, and with `validation` at its validation path: Parquet files, of
+        whatever origin. ValueError: there are none."""
         if params:
             return self.copy(params).fit_on_parquet(dataset_idx=dataset_idx)
         self._check_told()
         data = dataset.open_prepared(self.getStore(), dataset_idx)
+        if not self.getValidation():
+            data = dataclasses.replace(data, validation=None)
+        elif data.validation is None:
+            place = self.getStore().get_val_data_path(dataset_idx)
+            raise ValueError(f"validation={self.getValidation()!r}, and there is no data at {place}; write it there, or leave validation out")
         return self._fit_checked(data, schema.metadata_of(data.train.columns))
 
     def copy(self, extra: Optional[Dict[Any, Any]] = None) -> "HorovodEstimator":
