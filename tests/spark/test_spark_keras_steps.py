@@ -82,9 +82,8 @@ def test_a_checkpoint_callbacks_file_is_in_the_runs_folder_and_so_is_the_model(t
     model = fitted(store, run_id="run", checkpoint_callback=best)
     run = tmp_path / "store/runs/run"
     assert {"at-1.keras", "at-2.keras", "checkpoint"} <= {path.name for path in run.iterdir()}
-    assert not (tmp_path / "elsewhere").exists()
-    (tmp_path / "left.keras").write_bytes((run / "checkpoint").read_bytes())
-    left = keras.models.load_model(tmp_path / "left.keras")
+    assert not (tmp_path / "elsewhere").exists() and (run / "checkpoint").read_bytes() == (run / "checkpoint.keras").read_bytes()
+    left = keras.models.load_model(run / "checkpoint.keras")
     numpy.testing.assert_allclose(left.get_weights()[0], model.getModel().get_weights()[0])
 
 

@@ -77,7 +77,7 @@ class Checkpoints:
         for other in gone:
             self._store.discard(self._path(other))
 
-    def publish(self, content: bytes, ending: str = "") -> None:
+    def publish(self, content: bytes, ending: str) -> None:
         """Leaves the model of the run, as a file that its framework reads."""
         self._store.write(self._path(self._name + ending), content)
 

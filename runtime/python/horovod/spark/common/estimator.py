@@ -8,7 +8,7 @@ import secrets
 import time
 import uuid
 import warnings
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from pyspark.ml import Estimator, Model
 
@@ -153,9 +153,12 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
         """`which`: the checkpoint to take the model from."""
         raise NotImplementedError
 
-    def _published(self, model: HorovodModel, checkpoint: bytes) -> Tuple[bytes, str]:
-        """What the framework reads of a run that has ended, and the end of the file's name."""
-        return checkpoint, ""
+    # How the names of the files end with what _published() gives. Some frameworks read only a file of their own ending.
+    _endings: Sequence[str] = ("",)
+
+    def _published(self, model: HorovodModel, checkpoint: bytes) -> bytes:
+        """What the framework reads of a run that has ended."""
+        return checkpoint
 
     def get_model_class(self) -> type:
         """Of what fit() gives. Subclasses of programs override it, and _get_model_kwargs(), as in Horovod."""
@@ -243,7 +246,9 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
     def _publish(self, model: HorovodModel, checkpoints: Checkpoints, which: str) -> None:
         """Leaves the model in the run's folder. The fit has succeeded without that, too."""
         try:
-            checkpoints.publish(*self._published(model, checkpoints.load(which)))
+            content = self._published(model, checkpoints.load(which))
+            for ending in self._endings:
+                checkpoints.publish(content, ending)
         except Exception as error:  # of the store, or of a framework that cannot write this model
             warnings.warn(f"the model is not left in the run's folder of the store: {type(error).__name__}: {error}")
 

@@ -127,8 +127,10 @@ class KerasEstimator(HorovodEstimator):
             model.optimizer.learning_rate = rate
         return self.get_model_class()(**self._get_model_kwargs(model, history, plan.run_id, metadata, plan.floatx))
 
-    def _published(self, model: KerasModel, checkpoint: bytes) -> Tuple[bytes, str]:
-        return carried.content_of(model.getModel()), ""
+    _endings = ("", ".keras")  # the one that Horovod's programs know, and the one that Keras opens
+
+    def _published(self, model: KerasModel, checkpoint: bytes) -> bytes:
+        return carried.content_of(model.getModel())
 
     def get_model_class(self) -> type:
         return KerasModel

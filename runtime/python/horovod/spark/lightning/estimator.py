@@ -1,7 +1,7 @@
 """TorchEstimator for LightningModules: its ranks run Lightning's Trainer on their share of a DataFrame."""
 
 import copy
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict
 
 import numpy
 import torch
@@ -126,8 +126,10 @@ class TorchEstimator(CheckpointedEstimator):
     def _try(self, plan: train.Plan) -> None:
         plan.casts = trial.casts_of_features(plan, self.getStore())
 
-    def _published(self, model: TorchModel, checkpoint: bytes) -> Tuple[bytes, str]:
-        return opened(checkpoint)["lightning"].numpy().tobytes(), ".ckpt"
+    _endings = (".ckpt",)
+
+    def _published(self, model: TorchModel, checkpoint: bytes) -> bytes:
+        return opened(checkpoint)["lightning"].numpy().tobytes()
 
     def get_model_class(self) -> type:
         return TorchModel
