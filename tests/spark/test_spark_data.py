@@ -52,6 +52,10 @@ def test_a_copy_has_every_row_once_in_one_of_the_two_parts(spark, store):
     assert open_prepared(store, path=made.path) == made
     again = open_prepared(store)
     assert again.train == made.train and again.validation == made.validation
+    for path, part in ((store.get_train_data_path(), train), (store.get_val_data_path(), validation)):
+        table = store.get_parquet_dataset(path).read()
+        assert store.is_parquet_dataset(path) and set(table.column_names) == {"features", "label", "id"}
+        assert sorted(table["id"].to_pylist()) == sorted(part["id"])
 
 
 def test_rows_that_are_neither_for_validation_nor_for_training_are_left_out(spark, store):

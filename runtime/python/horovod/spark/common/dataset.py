@@ -48,6 +48,10 @@ class Dataset:
         return sum(group.bytes for group in self.groups)
 
     @property
+    def files(self) -> List[str]:
+        return sorted({group.file for group in self.groups})
+
+    @property
     def identity(self) -> str:
         """Equal for the same rows in the same groups, whatever the files are called; a job that resumes compares it."""
         facts = [[dataclasses.astuple(column) for column in self.columns], [[g.rows, g.bytes] for g in self.groups]]
@@ -62,10 +66,9 @@ class Dataset:
         )
 
     def to_json(self) -> str:
-        files = sorted({group.file for group in self.groups})
-        numbers = {file: number for number, file in enumerate(files)}
+        numbers = {file: number for number, file in enumerate(self.files)}
         return json.dumps({
-            "version": _VERSION, "columns": [dataclasses.asdict(column) for column in self.columns], "files": files,
+            "version": _VERSION, "columns": [dataclasses.asdict(column) for column in self.columns], "files": self.files,
             "groups": [[numbers[group.file], group.index, group.rows, group.bytes] for group in self.groups],
         })  # fmt: skip
 
@@ -97,20 +100,20 @@ def open_prepared(store: Any, dataset_idx: Optional[int] = None, path: Optional[
 
     Parquet files without a manifest, as another program writes them, are scanned."""
     if path is not None:
-        train, validation = _read(store, f"{path}/train"), _read(store, f"{path}/validation")
+        train, validation = read_manifest(store, f"{path}/train"), read_manifest(store, f"{path}/validation")
         if train is None:
             raise ValueError(f"{store!r}: there is no data at {path}; was it removed while a fit still used it?")
         return Prepared(train, validation, path, True)
     folder = store.get_train_data_path(dataset_idx)
     train = open_folder(store, folder)
     folder = store.get_val_data_path(dataset_idx)
-    validation = _read(store, folder) or _scan_folder(store, folder)
+    validation = read_manifest(store, folder) or _scan_folder(store, folder)
     return Prepared(train, validation, store.get_train_data_path(dataset_idx))
 
 
 def open_folder(store: Any, folder: str) -> Dataset:
     """The data of one folder, by its manifest or by the footers of its files."""
-    found = _read(store, folder) or _scan_folder(store, folder)
+    found = read_manifest(store, folder) or _scan_folder(store, folder)
     if found is None:
         raise ValueError(f"{store!r}: there is no data at {folder}; call fit(df) first or write Parquet files there")
     return found
@@ -125,7 +128,8 @@ def write_manifest(store: Any, folder: str, dataset: Optional[Dataset]) -> None:
         store.write_text(path, dataset.to_json())
 
 
-def _read(store: Any, folder: str) -> Optional[Dataset]:
+def read_manifest(store: Any, folder: str) -> Optional[Dataset]:
+    """What the manifest of a folder says; None: there is none."""
     path = posixpath.join(folder, MANIFEST)
     return Dataset.from_json(store.read_text(path)) if store.exists(path) else None
 

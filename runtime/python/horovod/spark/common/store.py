@@ -263,10 +263,16 @@ class AbstractFilesystemStore(Store):
         return True
 
     def get_parquet_dataset(self, path: str) -> Any:
-        """pyarrow's view of the Parquet files of a folder."""
+        """pyarrow's view of the Parquet files of a folder, or of those that its manifest names."""
         import pyarrow.parquet
 
-        return pyarrow.parquet.ParquetDataset(self.get_localized_path(path), filesystem=self.fs)
+        from horovod.spark.common import dataset
+
+        found = dataset.read_manifest(self, path)
+        if found is None:
+            return pyarrow.parquet.ParquetDataset(self.get_localized_path(path), filesystem=self.fs)
+        # The folders' names are no column of the data.
+        return pyarrow.parquet.ParquetDataset(found.files, filesystem=self.fs, partitioning=None)
 
     def get_local_output_dir_fn(self, run_id: str) -> Callable[[], Any]:
         """A context manager's function: a folder of this machine for what a run writes, which `sync_fn` takes to the
