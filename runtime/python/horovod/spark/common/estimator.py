@@ -74,7 +74,9 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             data = dataclasses.replace(data, validation=None)
         elif data.validation is None:
             place = self.getStore().get_val_data_path(dataset_idx)
-            raise ValueError(f"validation={self.getValidation()!r}, and there is no data at {place}; write it there, or leave validation out")
+            raise ValueError(
+                f"validation={self.getValidation()!r}, and there is no data at {place}; write it there, or leave validation out"
+            )
         return self._fit_checked(data, schema.metadata_of(data.train.columns))
 
     def copy(self, extra: Optional[Dict[Any, Any]] = None) -> "HorovodEstimator":

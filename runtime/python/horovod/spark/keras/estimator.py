@@ -100,8 +100,11 @@ class KerasEstimator(HorovodEstimator):
             return
         batches = train.Batches(plan, model)
         # There may be reasons to refuse zeros, such as a loss of positive labels.
-        for make in (lambda: schema.zeros(plan.data.train.columns, plan.columns), lambda: fit.first_batch(plan, self.getStore(), None)):
-            tensors = batches(make())
+        for rows in (
+            lambda: schema.zeros(plan.data.train.columns, plan.columns),
+            lambda: fit.first_batch(plan, self.getStore(), None),
+        ):
+            tensors = batches(rows())
             try:
                 model.test_on_batch(*tensors)
                 return

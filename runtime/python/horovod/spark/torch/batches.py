@@ -102,12 +102,14 @@ def match_of(plan: Any) -> Match:
 def matched(
     outputs: Any, labels: Sequence[torch.Tensor], reshapes: bool = True
 ) -> Tuple[List[torch.Tensor], List[torch.Tensor]]:
-    """Outputs as a list, and labels in the shape of their outputs where they have as many values."""
+    """Outputs as a list, and labels in the shape of their outputs where they have as many values.
+
+    An output may also be a dict or an object, as the models of some libraries give; its loss takes it as it is."""
     outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     if len(outputs) < len(labels):
         raise ValueError(f"the model gives {len(outputs)} outputs, and there are {len(labels)} label columns")
     same = [
-        label.reshape(output.shape) if reshapes and output.numel() == label.numel() else label
+        label.reshape(output.shape) if reshapes and torch.is_tensor(output) and output.numel() == label.numel() else label
         for output, label in zip(outputs, labels)
     ]
     return outputs, same

@@ -17,7 +17,8 @@ __all__ = ["EstimatorParams", "TorchEstimator", "TorchModel"]
 
 _TORCH = (
     Parameter("input_shapes", "shape of each input of the model; a first -1 stands for the rows; required"),
-    Parameter("loss_constructors", "functions that make the losses, instead of loss; they get the plan as keywords"),
+    Parameter("loss_constructors", "functions that make the losses, instead of loss; they get what they name of the plan, "
+              "such as model and train_rows"),
     Parameter("train_minibatch_fn", "a step of your own: (model, optimizer, transform_outputs, loss_fn, inputs, labels, "
               "sample_weights), and where it takes nine (..., backward_passes_per_step, batch_idx), gives (outputs, loss)"),
 )  # fmt: skip

@@ -8,6 +8,20 @@ import torch
 Functions = Sequence[Callable[..., torch.Tensor]]
 
 
+def losses_of(plan: Any) -> List[Callable[..., torch.Tensor]]:
+    """The losses of a plan, made anew where it has functions that make them.
+
+    Such a function gets, of the plan's fields and of the numbers of rows, what it names; or all, where it takes any name."""
+    validation = plan.data.validation
+    known = {**vars(plan), "train_rows": plan.data.train.rows, "val_rows": validation.rows if validation is not None else 0}
+    made = []
+    for make in plan.loss_constructors:
+        named = inspect.signature(make).parameters
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in named.values())
+        made.append(make(**(known if takes_any else {name: known[name] for name in named if name in known})))
+    return made or list(plan.losses)
+
+
 def for_each(functions: Functions, outputs: Sequence[Any]) -> Functions:
     """One function for all outputs, or one for each."""
     return list(functions) * len(outputs) if len(functions) == 1 else functions

@@ -15,7 +15,7 @@ from horovod.spark.common.reader import WEIGHT
 from horovod.spark.torch import optimizers
 from horovod.spark.torch.batches import Batches, Casts, match_of
 from horovod.spark.torch.board import board
-from horovod.spark.torch.losses import Sums, total_loss
+from horovod.spark.torch.losses import Sums, losses_of, total_loss
 
 # The number of steps between lines of progress, with verbose=2.
 _LINE_EVERY = 100
@@ -89,7 +89,7 @@ class Trainer:
             optimizer, named_parameters=self._model.named_parameters(),
             compression=plan.compression or hvd.Compression.none, backward_passes_per_step=plan.backward_passes,
         )  # fmt: skip
-        self._losses = self._on_device([make(**vars(plan)) for make in plan.loss_constructors] or plan.losses)
+        self._losses = self._on_device(losses_of(plan))
         self._metrics = [self._on_device(group) for group in plan.metrics]
         self._batches = Batches(plan, plan.casts, self._device)
         self._data = data

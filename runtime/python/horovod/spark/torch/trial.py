@@ -12,7 +12,7 @@ import torch
 
 from horovod.spark.common import fit, schema
 from horovod.spark.torch.batches import Batches, Casts, Features, match_of
-from horovod.spark.torch.losses import total_loss
+from horovod.spark.torch.losses import losses_of, total_loss
 
 _CPU = torch.device("cpu")
 
@@ -56,8 +56,7 @@ def casts_of_features(plan: Any, store: Any) -> Casts:
 
 def _tried(plan: Any, batch: Dict[str, numpy.ndarray]) -> Casts:
     model = copy.deepcopy(plan.model).cpu().eval()
-    losses = [make(**vars(plan)) for make in plan.loss_constructors] or list(plan.losses)
-    losses = [copy.deepcopy(loss).cpu() if isinstance(loss, torch.nn.Module) else loss for loss in losses]
+    losses = [copy.deepcopy(loss).cpu() if isinstance(loss, torch.nn.Module) else loss for loss in losses_of(plan)]
     features_as_float = _try_features(model, plan, batch)
     return Casts(features_as_float, _try_labels(model, plan, batch, features_as_float, losses))
 
@@ -96,7 +95,7 @@ def _try_labels(model: torch.nn.Module, plan: Any, batch: Any, features_as_float
         except Exception as error:
             first = first or error
     shapes = ", ".join(
-        f"{name}: output {list(output.shape)}, label {list(label.shape)}"
+        f"{name}: output {list(output.shape) if torch.is_tensor(output) else type(output).__name__}, label {list(label.shape)}"
         for name, output, label in zip(plan.label_cols, outputs, labels)
     )
     raise ValueError(f"the loss cannot take the outputs and labels ({shapes}): {first}") from first
