@@ -98,6 +98,14 @@ def test_a_loss_that_refuses_two_rows_of_zeros_is_tried_on_the_first_batch(tmp_p
         fitted(store_of(tmp_path / "other"), loss=of_eight, batch_size=4)
 
 
+def test_a_model_of_another_keras_is_refused_by_name(tmp_path):
+    class Sequential:  # as tf_keras has it
+        __module__ = "tf_keras.src.engine.sequential"
+
+    with pytest.raises(ValueError, match="the model is a tf_keras.src.engine.sequential.Sequential, no model of Keras 3"):
+        fitted(store_of(tmp_path), model=Sequential())
+
+
 def test_a_checkpoint_callback_keeps_its_place_where_the_store_keeps_no_runs(tmp_path):
     store = LocalStore(store_of(tmp_path).prefix_path, save_runs=False)
     fitted(store, checkpoint_callback=keras.callbacks.ModelCheckpoint(str(tmp_path / "mine.keras")))

@@ -35,6 +35,12 @@ class KerasEstimator(HorovodEstimator):
 
     def _check_told(self) -> None:
         super()._check_told()
+        if not isinstance(self.getModel(), keras.Model):
+            kind = type(self.getModel())
+            raise ValueError(
+                f"KerasEstimator: the model is a {kind.__module__}.{kind.__name__}, no model of Keras 3; make it with "
+                "`import keras`, or leave TF_USE_LEGACY_KERAS unset"
+            )
         if not carried.compiled_with(self.getModel(), self.getCustomObjects()):
             for name in ("optimizer", "loss"):
                 if self.getOrDefault(name) is None:
