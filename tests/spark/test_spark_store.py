@@ -52,6 +52,25 @@ def test_the_mount_of_databricks_has_two_names():
         assert store.get_spark_path(store.get_runs_path()) == "dbfs:/a/b/runs"
 
 
+def test_a_path_that_is_not_on_the_mount_of_databricks_is_refused():
+    for path in ("/tmp/x", "s3://b/a", "file:///tmp/x", "/dbfsx", "relative"):
+        for take in (DBFSLocalStore, DBFSLocalStore.normalize_path, lambda path: DBFSLocalStore("/dbfs/a", runs_path=path)):
+            with pytest.raises(ValueError, match=f"takes dbfs:/PATH, /dbfs/PATH or /Volumes/PATH, not '{path}'"):
+                take(path)
+
+
+def test_a_remote_store_is_what_a_rank_asks_of_it(tmp_path):
+    store = Store.create(str(tmp_path), "/elsewhere/train")
+    remote = store.to_remote("r", 3)
+    assert remote.train_data_path == "file:///elsewhere/train.3" and remote.val_data_path == store.get_val_data_path(3)
+    assert remote.run_path == remote.checkpoint_path == store.get_run_path("r") and remote.logs_path == store.get_logs_path("r")
+    assert (remote.saving_runs, remote.checkpoint_filename, remote.logs_subdir) == (True, "checkpoint", "logs")
+    with remote.get_local_output_dir() as folder:
+        (pathlib.Path(folder) / "a").write_text("a")
+        remote.sync(folder)
+    assert store.read_text(f"{remote.run_path}/a") == "a"
+
+
 def test_a_volume_of_unity_catalog_has_two_names(monkeypatch):
     """Ranks have it as a path of their node, and Spark asks the catalog."""
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "16")

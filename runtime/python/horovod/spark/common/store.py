@@ -12,6 +12,7 @@ import posixpath
 import re
 import shutil
 import tempfile
+import types
 import uuid
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -46,6 +47,27 @@ class Store:
     def get_runs_path(self) -> str:
         raise NotImplementedError
 
+    def get_run_path(self, run_id: str) -> str:
+        raise NotImplementedError
+
+    def get_checkpoint_path(self, run_id: str) -> Optional[str]:
+        raise NotImplementedError
+
+    def get_checkpoint_filename(self) -> str:
+        raise NotImplementedError
+
+    def get_logs_path(self, run_id: str) -> Optional[str]:
+        raise NotImplementedError
+
+    def get_logs_subdir(self) -> str:
+        raise NotImplementedError
+
+    def get_local_output_dir_fn(self, run_id: str) -> Callable[[], Any]:
+        raise NotImplementedError
+
+    def sync_fn(self, run_id: str) -> Callable[[str], None]:
+        raise NotImplementedError
+
     def exists(self, path: str) -> bool:
         raise NotImplementedError
 
@@ -61,23 +83,27 @@ class Store:
     def get_parquet_dataset(self, path: str) -> Any:
         raise NotImplementedError
 
-    def to_remote(self, run_id: str, dataset_idx: Optional[int] = None) -> "Store":
-        """The store as ranks use it: the same, as a store can be pickled."""
-        return self
+    def to_remote(self, run_id: str, dataset_idx: Optional[int] = None) -> types.SimpleNamespace:
+        """The places of a run and of its data, and how a rank writes there, as attributes."""
+        return types.SimpleNamespace(
+            train_data_path=self.get_train_data_path(dataset_idx), val_data_path=self.get_val_data_path(dataset_idx),
+            test_data_path=self.get_test_data_path(dataset_idx), saving_runs=self.saving_runs(), runs_path=self.get_runs_path(),
+            run_path=self.get_run_path(run_id), checkpoint_path=self.get_checkpoint_path(run_id),
+            logs_path=self.get_logs_path(run_id), checkpoint_filename=self.get_checkpoint_filename(),
+            logs_subdir=self.get_logs_subdir(), get_local_output_dir=self.get_local_output_dir_fn(run_id),
+            sync=self.sync_fn(run_id),
+        )  # fmt: skip
 
     @staticmethod
-    def create(
-        prefix_path: str, storage_options: Optional[Dict[str, Any]] = None, save_runs: bool = True, **kwargs: Any
-    ) -> "Store":
-        """The store for a path or URL. `storage_options`: what fsspec's file system takes, such as credentials."""
-        options = dict(kwargs, storage_options=storage_options, save_runs=save_runs)
+    def create(prefix_path: str, *args: Any, **kwargs: Any) -> "Store":
+        """The store for a path or URL. The other arguments are those of its class, such as `storage_options`."""
         found = re.match(r"([A-Za-z][\w+.-]+):/(?!/)", str(prefix_path))
         if found and found[1].lower() not in ("file", "dbfs"):
             raise ValueError(f"{prefix_path} is no URL of a store; write {found[1]}:///... or {found[1]}://host/...")
         for kind in (HDFSStore, DBFSLocalStore):
             if kind.matches(str(prefix_path)):
-                return kind(prefix_path, **options)
-        return FilesystemStore(prefix_path, **options)
+                return kind(prefix_path, *args, **kwargs)
+        return FilesystemStore(prefix_path, *args, **kwargs)
 
 
 class AbstractFilesystemStore(Store):
@@ -402,13 +428,15 @@ class DBFSLocalStore(AbstractFilesystemStore):
 
     @staticmethod
     def normalize_path(path: str) -> str:
-        """The path under the mount, from any of its forms. ValueError: dbfs:// would begin with the name of a host."""
+        """The path under the mount, from any of its forms. ValueError: it is none, or begins with the name of a host."""
         if path.startswith("dbfs://") and not path.startswith("dbfs:///"):
             raise ValueError(f"DBFSLocalStore takes dbfs:/PATH or /dbfs/PATH, not {path!r}; is there one / too many?")
         if path.startswith("dbfs:/"):
             within = "/" + path[len("dbfs:/") :].lstrip("/")
             return within if within.startswith(_VOLUMES) else f"/dbfs{within}"
-        path = _without_file(path)
+        said, path = path, _without_file(path)
+        if not f"{path}/".startswith(("/dbfs/", _VOLUMES)):  # the driver's own disk, which nobody else sees
+            raise ValueError(f"DBFSLocalStore takes dbfs:/PATH, /dbfs/PATH or /Volumes/PATH, not {said!r}")
         return path[len("/dbfs") :] if path.startswith(f"/dbfs{_VOLUMES}") else path
 
     def get_spark_path(self, path: str) -> str:
