@@ -270,12 +270,21 @@ Result<void> apply_kubernetes(const Flags& flags, launch::JobSpec& job) {
   return {};
 }
 
+// Returns mpirun's words for hvdrun's -p and -i.
+std::vector<std::string> mpirun_words_of_ssh(const Flags& flags) {
+  std::string words = flags.ssh_port == 0 ? "" : "-p " + std::to_string(flags.ssh_port);
+  if (!flags.ssh_identity_file.empty()) {
+    add_to_list(words, "-i " + launch::quoted_word(flags.ssh_identity_file), " ");
+  }
+  return words.empty() ? std::vector<std::string>() : std::vector<std::string>{"--mca", "plm_rsh_args", words};
+}
+
 // Refuses options for hvdrun's own ways to other hosts, which mpirun would silently ignore.
 Result<void> apply_mpi(const Flags& flags, launch::JobSpec& job) {
-  if (!flags.rsh.empty() || flags.ssh_port != 0 || !flags.ssh_identity_file.empty() || !flags.ssh_config.empty()) {
+  if (!flags.rsh.empty() || !flags.ssh_config.empty()) {
     return Error(Code::kInvalid,
-                 "--rsh, -p, -i and --ssh-config mean nothing to mpirun, which reaches other hosts by the ssh command "
-                 "(~/.ssh/config); as in --mpi-args '--mca plm_rsh_args \"-p 2222\"'");
+                 "--rsh and --ssh-config mean nothing to mpirun, which reaches other hosts by the ssh command "
+                 "(~/.ssh/config); -p and -i are handed to it");
   }
   for (const launch::HostSpec& host : job.hosts) {
     if (!host.user.empty() || host.port != 0) {
@@ -290,7 +299,9 @@ Result<void> apply_mpi(const Flags& flags, launch::JobSpec& job) {
     const auto words = launch::split_shell_words(text);
     return words.ok() ? words : Result<std::vector<std::string>>(words.error().with_context(flag));
   };
-  HVD_TRY_ASSIGN(job.mpi_args, words_of(flags.mpi_args, "--mpi-args"));
+  job.mpi_args = mpirun_words_of_ssh(flags);
+  HVD_TRY_ASSIGN(const std::vector<std::string> own, words_of(flags.mpi_args, "--mpi-args"));
+  job.mpi_args.insert(job.mpi_args.end(), own.begin(), own.end());
   HVD_TRY_ASSIGN(job.binding_args, words_of(flags.binding_args, "--binding-args"));
   return {};
 }

@@ -241,9 +241,18 @@ def test_hosts_in_the_words_of_mpich():
     assert "'python': a job file says what to run" in refused.stderr and "--hostfile FILE" in refused.stderr
 
 
-def test_a_port_for_mpiruns_ssh_is_hvdruns():
-    done = hvdrun("--mpi", "-np", 1, "-mca", "plm_rsh_args", "-p 2222", "true")
-    assert done.returncode == 240 and "--rsh, -p, -i and --ssh-config mean nothing to mpirun" in done.stderr, done.stderr
+def test_a_port_and_a_key_are_handed_to_mpirun(tmp_path):
+    said = tmp_path / "said"
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec echo "mpirun (Open MPI) 4.1.4"\nfor word; do echo "$word"; done > {said}\nexit 1\n')
+    mpirun.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    # mpirun's words and hvdrun's own are the same setting.
+    for words, wanted in ((["-mca", "plm_rsh_args", "-p 2222"], "-p 2222"), (["-p", 2222, "-i", "a key"], "-p 2222 -i 'a key'")):
+        failed = hvdrun("--mpi", *words, "--mpi-args=--display-map", "-np", 1, "true", env=environment)
+        assert failed.returncode != 0 and f"--mca\nplm_rsh_args\n{wanted}\n--display-map\n" in said.read_text(), failed.stderr
+    refused = hvdrun("--mpi", "--rsh", "ssh", "true")
+    assert refused.returncode == 240 and "--rsh and --ssh-config mean nothing to mpirun" in refused.stderr, refused.stderr
 
 
 def test_hosts_are_reached_as_mpiruns_settings_say(tmp_path):
@@ -397,9 +406,9 @@ def test_the_controller_of_the_settings_file_is_as_the_flag_and_the_flag_wins(tm
     file = tmp_path / "settings.yaml"
     file.write_text(f"controller: {name}\n")
     # What only mpirun would refuse tells who is to start the ranks.
-    refused = hvdrun("-np", 1, "--config-file", file, "-p", 22, "echo", "ran")
+    refused = hvdrun("-np", 1, "--config-file", file, "--ssh-config", "/dev/null", "echo", "ran")
     assert (refused.returncode, refused.stdout) == (240, "") and "mean nothing to mpirun" in refused.stderr
-    done = hvdrun("-q", "--no-tags", "-np", 1, "--gloo", "--config-file", file, "-p", 22, "echo", "ran")
+    done = hvdrun("-q", "--no-tags", "-np", 1, "--gloo", "--config-file", file, "--ssh-config", "/dev/null", "echo", "ran")
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
 
 

@@ -364,3 +364,9 @@ def test_pip_finds_horovod_where_this_package_is_installed():
     done = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-index",
                            f"horovod[pytorch]=={horovod.__version__}"], capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
     assert done.returncode == 0 and "already satisfied: horovod" in done.stdout, done.stderr
+
+
+def test_horovod_runs_first_module_still_has_run():
+    from horovod.run.runner import run
+
+    assert run is horovod.run.run and not importlib.import_module("horovod.runner.launch").lsf.LSFUtils.using_lsf()

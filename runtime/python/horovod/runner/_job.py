@@ -1,8 +1,10 @@
 """One job of horovod.run or horovodrun's arguments: starts hvdrun, passes on what it prints, and collects the results."""
 
+import importlib.metadata
 import io
 import json
 import os
+import pathlib
 import pickle
 import re
 import shutil
@@ -11,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Any, Callable, Dict, IO, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, IO, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 import cloudpickle
 
@@ -38,13 +40,30 @@ _TOLD_LINES = 30
 
 
 def find_program(name: str) -> str:
-    """Returns the path of one of our programs: beside this Python, or in PATH. FileNotFoundError if it is in
-    neither."""
+    """Returns the path of one of our programs: beside this Python, in PATH, or where pip has put it with this package.
+    FileNotFoundError if it is nowhere."""
     beside = os.path.join(os.path.dirname(sys.executable), name)
-    found = beside if os.access(beside, os.X_OK) else shutil.which(name)
+    if os.access(beside, os.X_OK):
+        return beside
+    found = shutil.which(name) or next((path for path in _installed(name) if os.access(path, os.X_OK)), None)
     if found is None:
-        raise FileNotFoundError(f"{name} is neither beside {sys.executable} nor in PATH; install this package with pip")
+        raise FileNotFoundError(
+            f"{name} is neither beside {sys.executable}, nor in PATH, nor among the files of this package; install it with pip"
+        )
     return found
+
+
+def _installed(name: str) -> Iterator[str]:
+    """Gives where pip may have put a program: a notebook's PATH lacks ~/.local/bin, and other Pythons may see this package."""
+    try:
+        files = importlib.metadata.files("hvdrun") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if file.name == name:
+            yield os.path.normpath(file.locate())
+    # pip install --target TARGET moves programs into TARGET/bin, and notes another place.
+    yield str(pathlib.Path(__file__).parents[2] / "bin" / name)
 
 
 class RemoteTraceback(Exception):

@@ -9,20 +9,14 @@ import sys
 from typing import Any, List, Optional
 
 from horovod.common.basics import gloo_built, mpi_built  # noqa: F401
+from horovod.runner import run as run  # horovod.run.runner had it
 from horovod.runner import _job, _options
 from horovod.runner.common._absent import absent_function
 from horovod.runner.js_run import is_jsrun_installed  # noqa: F401
+from horovod.runner.util import lsf as lsf
 
 run_controller = absent_function("horovod.runner.launch.run_controller")
 
-
-class lsf:  # noqa: N801  (a module in Horovod)
-    """LSF is not supported."""
-
-    class LSFUtils:
-        @staticmethod
-        def using_lsf() -> bool:
-            return False
 
 
 def parse_args() -> _options.Arguments:

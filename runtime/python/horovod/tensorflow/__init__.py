@@ -101,6 +101,8 @@ def __getattr__(name: str) -> Any:
         from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
 
         return SyncBatchNormalization
+    if name == "tf":  # Horovod's module leaves TensorFlow there, and scripts use it
+        return _tf
     if name in _PARTS:
         return _importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -68,6 +68,10 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
         whatever origin. ValueError: there are none."""
         if params:
             return self.copy(params).fit_on_parquet(dataset_idx=dataset_idx)
+        return self._fit_on_parquet(dataset_idx)
+
+    def _fit_on_parquet(self, dataset_idx: Optional[int] = None) -> HorovodModel:
+        """What fit_on_parquet() does. Subclasses of programs override it, as in Horovod."""
         self._check_told()
         data = dataset.open_prepared(self.getStore(), dataset_idx)
         if not self.getValidation():
