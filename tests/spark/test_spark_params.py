@@ -5,11 +5,13 @@ import io
 import os
 import pickle
 import threading
+import types
 
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
+from horovod.spark import _session  # noqa: E402
 from horovod.spark.common import backend, params  # noqa: E402
 from horovod.spark.common.backend import HostsBackend, LocalBackend, SparkBackend  # noqa: E402
 from horovod.spark.torch import TorchEstimator, TorchModel  # noqa: E402
@@ -132,6 +134,12 @@ def test_the_models_accessors():
     assert model.setLabelColoumns(["c"]).getLabelColumns() == ["c"]
     with pytest.raises(ValueError, match="2 names for 1 labels"):
         model.getOutputCols()
+
+
+def test_a_backend_has_as_many_processes_as_spark_says_where_none_is_told(monkeypatch):
+    session = types.SimpleNamespace(default_parallelism=lambda: 5)
+    monkeypatch.setattr(_session, "active", lambda: session)
+    assert backend.default_num_proc() == SparkBackend().num_processes() == 5 and SparkBackend(2).num_processes() == 2
 
 
 def test_backends_refuse_what_their_runs_do_not_take():

@@ -11,6 +11,7 @@ pytest.importorskip("fsspec", reason="fsspec is not installed here")
 from horovod.spark.common.store import (  # noqa: E402
     AdlsStore, DBFSLocalStore, FilesystemStore, HDFSStore, LocalStore, Store,
 )  # fmt: skip
+from horovod.spark.common.util import is_databricks  # noqa: E402
 
 
 def test_each_path_gets_its_class(monkeypatch):
@@ -19,7 +20,9 @@ def test_each_path_gets_its_class(monkeypatch):
     assert isinstance(Store.create("hdfs://namenode:8020/x"), HDFSStore)
     assert isinstance(Store.create("dbfs:/x"), DBFSLocalStore)
     assert type(Store.create("/dbfs/x")) is FilesystemStore
+    assert not is_databricks()
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "16")
+    assert is_databricks()
     for path in ("/dbfs/x", "file:/dbfs/x", "file:///dbfs/x"):
         assert isinstance(Store.create(path), DBFSLocalStore) and DBFSLocalStore.matches_dbfs(path)
     assert not DBFSLocalStore.matches_dbfs("dbfs://x") and not DBFSLocalStore.matches_dbfs("/x")

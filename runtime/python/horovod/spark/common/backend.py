@@ -31,6 +31,13 @@ class Backend:
         raise NotImplementedError
 
 
+def default_num_proc() -> int:
+    """The number of processes where none is given: spark.default.parallelism. ValueError: there is no session."""
+    from horovod.spark import _session
+
+    return _session.active().default_parallelism()
+
+
 class SparkBackend(Backend):
     """In Spark's executors, a task for each process.
 
@@ -67,9 +74,7 @@ class SparkBackend(Backend):
             return spark.run(*call, num_proc=count, env={**(self._env or {}), **(env or {})} or None, **self._kwargs)
 
     def num_processes(self) -> int:
-        from horovod.spark import _session
-
-        return self._num_proc or _session.active().default_parallelism()
+        return self._num_proc or default_num_proc()
 
 
 class LocalBackend(Backend):

@@ -28,6 +28,11 @@ _LOCAL = ("file", "local")
 _VOLUMES = "/Volumes/"
 
 
+def is_databricks() -> bool:
+    """Whether this process runs on a node of Databricks."""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
 class Store:
     """What an estimator asks of a store."""
 
@@ -414,9 +419,7 @@ class DBFSLocalStore(AbstractFilesystemStore):
 
     @classmethod
     def matches(cls, path: str) -> bool:
-        return path.startswith("dbfs:/") or (
-            "DATABRICKS_RUNTIME_VERSION" in os.environ and _without_file(path).startswith(("/dbfs/", _VOLUMES))
-        )
+        return path.startswith("dbfs:/") or (is_databricks() and _without_file(path).startswith(("/dbfs/", _VOLUMES)))
 
     @classmethod
     def matches_dbfs(cls, path: str) -> bool:

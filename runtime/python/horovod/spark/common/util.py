@@ -6,6 +6,8 @@ import os
 import socket
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
+from horovod.spark.common.store import is_databricks as is_databricks  # its name in Horovod is of this module
+
 # The namespaces that differ between two containers of one machine. Processes that share these can share memory.
 _NAMESPACES = ("ipc", "mnt", "net", "uts")
 
