@@ -212,11 +212,14 @@ def test_nothing_is_left_when_one_is_killed(pods, victim):
 
 def test_a_pod_that_is_killed_as_a_whole_is_lost_with_a_word_on_who_knows_why(pods):
     launcher, agents = running_job(pods)
-    whole = [process.pid for process in pods.lab.ps("node2")]
-    # So the kernel kills a pod that is short of memory: none of its processes sees another one die.
-    for signo in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in whole:
-            os.kill(pid, signo)
+    # So the kernel kills a pod that is short of memory: none of its processes sees another one die, and none is left.
+    whole = set()
+    while new := {process.pid for process in pods.lab.ps("node2")} - whole:
+        for pid in new:
+            os.kill(pid, signal.SIGSTOP)
+        whole |= new
+    for pid in whole:
+        os.kill(pid, signal.SIGKILL)
     code, _, err = pods.outcome(launcher)
     assert code == 243
     assert "node node2 was lost, with rank 1" in err and "; kubectl describe pod says whether it was OOMKilled" in err
