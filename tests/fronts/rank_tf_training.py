@@ -693,7 +693,10 @@ def case_elastic_states():
     state.batch = 7
     state.restore()
     assert variable.numpy() == 0.0 and state.batch == 0
-    plain = hvd.elastic.TensorFlowState(batch=RANK)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        plain = hvd.elastic.TensorFlowState(batch=RANK)
+    assert "keeps plain objects only, and no weights" in str(told[-1].message)
     plain.sync()
     assert plain.batch == 0
 

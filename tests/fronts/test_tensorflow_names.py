@@ -109,6 +109,7 @@ def test_modules_that_scripts_import(module):
 def test_names_of_the_study():
     import horovod.tensorflow as hvd
 
+    assert hvd.tf is sys.modules["tensorflow"] and hvd.nccl_built() == 0
     for name in "_executing_eagerly check_num_rank_power_of_2 gpu_available handle_average_backwards_compatibility sycl_built".split():
         assert callable(getattr(hvd, name))
     for name in "_allreduce _grouped_allreduce _reducescatter _grouped_reducescatter _normalize_name".split():
