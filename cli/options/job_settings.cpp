@@ -274,7 +274,7 @@ Result<void> apply_kubernetes(const Flags& flags, launch::JobSpec& job) {
 std::vector<std::string> mpirun_words_of_ssh(const Flags& flags) {
   std::string words = flags.ssh_port == 0 ? "" : "-p " + std::to_string(flags.ssh_port);
   if (!flags.ssh_identity_file.empty()) {
-    add_to_list(words, "-i " + launch::quoted_word(flags.ssh_identity_file), " ");
+    add_to_list(words, "-i " + quoted_word(flags.ssh_identity_file), " ");
   }
   return words.empty() ? std::vector<std::string>() : std::vector<std::string>{"--mca", "plm_rsh_args", words};
 }

@@ -13,7 +13,6 @@
 #include "launcher/job/nearest_name.h"
 #include "launcher/jobfile/document.h"
 #include "launcher/jobfile/job_file.h"
-#include "launcher/jobfile/variable_text.h"
 #include "runtime/base/text.h"
 
 namespace hvd::cli {
@@ -347,7 +346,7 @@ std::string instead_of_az(const std::vector<std::string>& words) {
 std::string shell_line(const std::vector<std::string>& words) {
   std::string line = "hvdrun";
   for (const std::string& word : words) {
-    line += " " + launch::quote_word(word);
+    line += " " + quoted_word(word);
   }
   return line;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "launcher/transport/ssh_config.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -60,21 +61,6 @@ std::string filled(const std::string& word, const Values& values) {
 
 }  // namespace
 
-std::string quoted_word(const std::string& word) {
-  const auto is_plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("_-+=./,:@%{}").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) {
-    return word;
-  }
-  std::string text = "'";
-  for (const char c : word) {
-    text += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return text + "'";
-}
-
 Result<std::vector<std::string>> split_shell_words(std::string_view text) {
   std::vector<std::string> words;
   std::string word;
@@ -107,7 +93,7 @@ Result<std::vector<std::string>> split_shell_words(std::string_view text) {
 std::string shown_words(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
-    text += (text.empty() ? "" : " ") + quoted_word(word);
+    text += (text.empty() ? "" : " ") + quoted_word(word, "={}");
   }
   return text.size() <= kMaxShownBytes ? text : text.substr(0, kMaxShownBytes) + "...";
 }

@@ -16,9 +16,6 @@ namespace hvd::launch {
 // Returns the words of text with quotes and backslashes, or an Error for a quote that is not closed.
 Result<std::vector<std::string>> split_shell_words(std::string_view text);
 
-// Returns the word as a POSIX shell reads it back: 'A b' for one with a blank.
-std::string quoted_word(const std::string& word);
-
 // This is "ssh -o 'A b' node1" for messages, which show only the beginning of a longer command.
 inline constexpr std::size_t kMaxShownBytes = 300;
 std::string shown_words(const std::vector<std::string>& words);

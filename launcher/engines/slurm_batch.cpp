@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "launcher/command/rsh_template.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {

@@ -1,7 +1,7 @@
 #include "launcher/jobfile/container_command.h"
 
 #include "launcher/jobfile/mount_command.h"
-#include "launcher/jobfile/variable_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -97,7 +97,7 @@ std::string prepared_image(const JobRun& run) {
 // the agent's socket. A job that starts in hvdrun's working directory gets that directory too.
 std::string volumes(const JobRun& run, const char* flag) {
   const auto volume = [flag](const std::string& path) {
-    return std::string(" ") + flag + " " + quote_word(path + ":" + path);
+    return std::string(" ") + flag + " " + quoted_word(path + ":" + path);
   };
   std::string text = volume(run.root);
   for (const Mount& mount : run.job.mounts) {
@@ -119,7 +119,7 @@ std::string oci_run(const JobRun& run, ContainerStep step, int number, const std
           1;
   // Processes of one node share memory with each other, so /dev/shm is then the host's, with the host's size.
   if (is_alone && !run.job.container->shm_size.empty()) {
-    text += " --shm-size " + quote_word(run.job.container->shm_size);
+    text += " --shm-size " + quoted_word(run.job.container->shm_size);
   } else {
     text += " --ipc host";
   }
@@ -138,14 +138,14 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
   if (!has_image(run) && !is_preparation) {
     return text;
   }
-  const std::string inner = quote_word(texts.add(text));
+  const std::string inner = quoted_word(texts.add(text));
   if (!has_image(run)) {
     return "exec " + bash_command(inner) + "\n";
   }
   const bool is_prepared = !is_preparation && !run.job.preparation.empty();
-  const std::string image = quote_word(run.job.container->image);
+  const std::string image = quoted_word(run.job.container->image);
   const std::string oci_image = is_prepared ? prepared_image(run) : image;
-  const std::string overlay = run.job.preparation.empty() ? "" : " --overlay " + quote_word(run.root + "/overlay");
+  const std::string overlay = run.job.preparation.empty() ? "" : " --overlay " + quoted_word(run.root + "/overlay");
   std::string script = kSince + find_engine(run) + collect_variables(run) +
                        "hvdrun_gpus=()\n"
                        "case $hvdrun_engine in\n"
@@ -157,7 +157,7 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
   // The text comes by standard input, which nothing else uses here, because the image's own user may not be able to
   // read our file.
   const std::string oci = oci_run(run, step, number, oci_image) + " -c " +
-                          quote_word(std::string(kSince) + kInContainer) + " bash \"$$\" \"$(hvdrun_since \"$$\")\" <" +
+                          quoted_word(std::string(kSince) + kInContainer) + " bash \"$$\" \"$(hvdrun_since \"$$\")\" <" +
                           inner + "\n";
   if (is_preparation) {
     const std::string name = name_of(run, step, number);
@@ -167,11 +167,11 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
   } else {
     script += "  exec " + oci + "  ;;\n";
   }
-  script += "apptainer)\n  mkdir -p -- " + quote_word(run.root + "/overlay") +
+  script += "apptainer)\n  mkdir -p -- " + quoted_word(run.root + "/overlay") +
             "\n  command -v nvidia-smi >/dev/null 2>&1 && hvdrun_gpus=(--nv)\n"
             "  exec apptainer exec \"${hvdrun_gpus[@]}\"" +
             overlay + volumes(run, "--bind") + " --bind " + inner + " " +
-            quote_word("docker://" + run.job.container->image) + " " + bash_command(inner) + ";;\n";
+            quoted_word("docker://" + run.job.container->image) + " " + bash_command(inner) + ";;\n";
   // Without an engine, the text runs on the host; jobPreparation, or else the set-up, has reported that.
   return script + "*) exec " + bash_command(inner) + ";;\nesac\n";
 }
@@ -186,15 +186,15 @@ std::string fetch_image(const JobRun& run) {
     // Keep the log-in apart from the user's own ones.
     const std::string server = container.registry.empty() ? "docker.io" : container.registry;
     script +=
-        "export DOCKER_CONFIG=" + quote_word(run.root + "/docker") +
-        " REGISTRY_AUTH_FILE=" + quote_word(run.root + "/auth.json") + "\ncase $hvdrun_engine in podman|docker)\n" +
+        "export DOCKER_CONFIG=" + quoted_word(run.root + "/docker") +
+        " REGISTRY_AUTH_FILE=" + quoted_word(run.root + "/auth.json") + "\ncase $hvdrun_engine in podman|docker)\n" +
         "  printf %s \"$HVDRUN_REGISTRY_PASSWORD\" | \"$hvdrun_engine\" login --username " +
-        quote_word(container.user) + " --password-stdin " + quote_word(server) + " >/dev/null || exit 242;;\n" +
+        quoted_word(container.user) + " --password-stdin " + quoted_word(server) + " >/dev/null || exit 242;;\n" +
         "apptainer) echo \"hvdrun: apptainer on $(hostname) does not get the registry's password of the job file; "
         "log in there: apptainer registry login\" >&2;;\nesac\n" +
         "unset HVDRUN_REGISTRY_PASSWORD\n";
   }
-  const std::string image = quote_word(container.image);
+  const std::string image = quoted_word(container.image);
   if (has_real_mounts(run)) {
     script +=
         "[ \"$hvdrun_engine\" != docker ] || hvdrun_fail \"docker's containers are started by its daemon, which does "
@@ -204,7 +204,7 @@ std::string fetch_image(const JobRun& run) {
   return script + "case $hvdrun_engine in\npodman|docker) \"$hvdrun_engine\" image inspect " + image +
          " >/dev/null 2>&1 || \"$hvdrun_engine\" pull -q " + image +
          " >/dev/null || exit 242;;\nnone) printf '%s\\n' " +
-         quote_word("hvdrun: no podman, docker or apptainer here: the job runs on the host, and not in " +
+         quoted_word("hvdrun: no podman, docker or apptainer here: the job runs on the host, and not in " +
                     container.image) +
          " >&2;;\nesac\n";
 }

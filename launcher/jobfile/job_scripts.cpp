@@ -4,6 +4,7 @@
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -24,32 +25,32 @@ constexpr const char* kSetUpFunctions =
 // Creates the run's folder. Other users may write to /tmp, so a folder that exists already must be a directory of this
 // user. That is right when another node of the run is this machine too.
 std::string make_root(const JobRun& run) {
-  const std::string root = quote_word(run.root);
+  const std::string root = quoted_word(run.root);
   return "mkdir -m 700 -- " + root + " 2>/dev/null || { [ -O " + root + " ] && [ ! -L " + root +
-         " ]; } || hvdrun_fail " + quote_word("cannot make the folder " + run.root) + "\n";
+         " ]; } || hvdrun_fail " + quoted_word("cannot make the folder " + run.root) + "\n";
 }
 
 std::string make_folders(const JobRun& run) {
   std::string text = make_root(run);
-  text += "mkdir -p -- " + quote_word(run.mount_root()) + " " + quote_word(run.cluster_mount_root()) + " " +
-          quote_word(run.temp()) + " || exit 242\n";
+  text += "mkdir -p -- " + quoted_word(run.mount_root()) + " " + quoted_word(run.cluster_mount_root()) + " " +
+          quoted_word(run.temp()) + " || exit 242\n";
   if (has_real_mounts(run)) {
-    text += "mkdir -p -m 700 -- " + quote_word(run.root + "/own") + " || exit 242\n";
+    text += "mkdir -p -m 700 -- " + quoted_word(run.root + "/own") + " || exit 242\n";
   }
   for (const Mount& mount : run.job.mounts) {
-    const std::string at = quote_word(run.mount_point(mount));
+    const std::string at = quoted_word(run.mount_point(mount));
     text += mount.file_system
                 ? "mkdir -p -- " + at + " || exit 242\n"
-                : "hvdrun_link " + quote_word(mount.directory) + " " + at + " " + quote_word(mount.name) + "\n";
+                : "hvdrun_link " + quoted_word(mount.directory) + " " + at + " " + quoted_word(mount.name) + "\n";
   }
   return text;
 }
 
 std::string make_shared_folder(const JobRun& run) {
   const std::string shared = run.shared_at();
-  std::string text = "mkdir -p -- " + quote_word(shared) + " || exit 242\n";
+  std::string text = "mkdir -p -- " + quoted_word(shared) + " || exit 242\n";
   if (shared != run.shared()) {
-    text += "hvdrun_link " + quote_word(shared) + " " + quote_word(run.shared()) + " shared\n";
+    text += "hvdrun_link " + quoted_word(shared) + " " + quoted_word(run.shared()) + " shared\n";
   }
   return text;
 }
@@ -65,9 +66,9 @@ std::string make_host_file(const JobRun& run, const std::vector<JobNodeFacts>& f
     const int own = run.job.tool.kind != Toolkit::kCustom ? run.layout.nodes[node].slots
                     : run.layout.slots[node] > 1          ? run.layout.slots[node]
                                                           : std::max(1, facts[node].gpus);
-    text += " " + quote_word(facts[node].address + " slots=" + std::to_string(own));
+    text += " " + quoted_word(facts[node].address + " slots=" + std::to_string(own));
   }
-  const std::string file = quote_word(run.host_file());
+  const std::string file = quoted_word(run.host_file());
   return text + " >" + file + ".$$ && mv -f -- " + file + ".$$ " + file + " || exit 242\n";
 }
 
@@ -107,7 +108,7 @@ Result<std::string> script_command(const JobRun& run, const std::string& argumen
 std::string command_text(const std::string& command) {
   const std::string first = command.substr(0, command.find_first_of(" \t"));
   const bool is_one = command.find_first_of("\n;&|()`") == std::string::npos && !first.empty() &&
-                      quote_word(first) == first && first.front() != '-' && first != "time" && first != "coproc";
+                      quoted_word(first) == first && first.front() != '-' && first != "time" && first != "coproc";
   return "trap 'exit $?' TERM HUP\n" +
          (is_one ? "hvdrun_exec=$([ \"$(type -t " + first + ")\" != file ] || echo exec)\n$hvdrun_exec " : "") +
          command + "\n";
@@ -115,7 +116,7 @@ std::string command_text(const std::string& command) {
 
 // Checks the folder with a command of our own, because the text that follows is the user's, and so are its errors.
 std::string enter_folder(const JobRun& run) {
-  return run.job.is_native ? "" : "cd -- " + quote_word(run.temp()) + " || exit 242\n";
+  return run.job.is_native ? "" : "cd -- " + quoted_word(run.temp()) + " || exit 242\n";
 }
 
 // jobPreparation may have added to ~/.bashrc what the program needs. With PS1 set, bash gets past the line with which
@@ -182,15 +183,15 @@ Result<std::string> joining_script(const JobRun& run, const std::vector<JobNodeF
   const int node = run.layout.processes[static_cast<std::size_t>(rank)].node;
   HVD_TRY_ASSIGN(const std::string set_up, set_up_script(run, facts, node, texts));
   HVD_TRY_ASSIGN(const std::string process, process_script(run, rank, texts));
-  const std::string mark = quote_word(run.root + "/joined-" + std::to_string(node));
-  return kSetUpFunctions + make_root(run) + "exec 9<" + quote_word(run.root) +
+  const std::string mark = quoted_word(run.root + "/joined-" + std::to_string(node));
+  return kSetUpFunctions + make_root(run) + "exec 9<" + quoted_word(run.root) +
          " && flock 9 || hvdrun_fail 'cannot lock the folder of the job'\n"
          "if [ ! -e " +
-         mark + " ]; then\n  " + bash_command(quote_word(texts.add(set_up))) +
+         mark + " ]; then\n  " + bash_command(quoted_word(texts.add(set_up))) +
          " 9<&- || { hvdrun_code=$?; echo \"hvdrun: setting up $(hostname), which was to join the job, failed\" >&2; "
          "exit $hvdrun_code; }\n  : >" +
          mark + " || exit 242\nfi\nexec 9<&-\nunset HVDRUN_REGISTRY_PASSWORD\nexec " +
-         bash_command(quote_word(texts.add(process))) + "\n";
+         bash_command(quoted_word(texts.add(process))) + "\n";
 }
 
 // The agent itself removes the folder: it is this process's parent, and every node has it. Unlike rm, it never removes
@@ -198,7 +199,7 @@ Result<std::string> joining_script(const JobRun& run, const std::vector<JobNodeF
 std::string clean_mounts_script(const JobRun& run, JobTexts& texts) {
   // A user namespace hides the processes outside of it, but a descriptor that is already open stays usable.
   return "exec 9</proc/$PPID/exe 2>&1\n" +
-         in_mounts(run, "exec /proc/self/fd/9 remove " + quote_word(run.shared_at()) + "\n", texts);
+         in_mounts(run, "exec /proc/self/fd/9 remove " + quoted_word(run.shared_at()) + "\n", texts);
 }
 
 bool has_mounts_to_clean(const JobRun& run) {
@@ -207,8 +208,8 @@ bool has_mounts_to_clean(const JobRun& run) {
 
 std::string clean_up_script(const JobRun& run) {
   const bool is_elsewhere = !run.shared_at().starts_with(run.root + "/");
-  return "exec 2>&1\n" + remove_containers(run) + "exec /proc/$PPID/exe remove " + quote_word(run.root) +
-         (is_elsewhere ? " " + quote_word(run.shared_at()) : "") + "\n";
+  return "exec 2>&1\n" + remove_containers(run) + "exec /proc/$PPID/exe remove " + quoted_word(run.root) +
+         (is_elsewhere ? " " + quoted_word(run.shared_at()) : "") + "\n";
 }
 
 }  // namespace hvd::launch

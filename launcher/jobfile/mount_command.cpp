@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "launcher/jobfile/variable_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -45,7 +45,7 @@ std::string quoted_words(const std::string& text) {
   std::string words;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(' ', begin), text.size());
-    words += end > begin ? " " + quote_word(std::string_view(text).substr(begin, end - begin)) : "";
+    words += end > begin ? " " + quoted_word(std::string_view(text).substr(begin, end - begin)) : "";
     begin = end + 1;
   }
   return words;
@@ -66,38 +66,38 @@ std::string cifs_credentials(const FileSystem& system, std::size_t place) {
   if (!system.needs_password()) {
     return "";
   }
-  return "(umask 077; printf 'username=%s\\npassword=%s\\n' " + quote_word(system.account) + " \"$" +
+  return "(umask 077; printf 'username=%s\\npassword=%s\\n' " + quoted_word(system.account) + " \"$" +
          variable_of(place) + "\" >\"$hvdrun_own/credentials\") || exit 242\n";
 }
 
 std::string mount_words(const FileSystem& system, const std::string& at) {
-  std::string options = quote_word(system.options);
+  std::string options = quoted_word(system.options);
   if (system.type == "bind") {
-    return "mount --rbind" + (system.options.empty() ? "" : " -o " + options) + " -- " + quote_word(system.source) +
+    return "mount --rbind" + (system.options.empty() ? "" : " -o " + options) + " -- " + quoted_word(system.source) +
            " " + at;
   }
   if (system.is_cifs() && system.needs_password()) {
     options = "credentials=\"$hvdrun_own\"/credentials" + (system.options.empty() ? "" : "," + options);
   }
   const bool has_options = !system.options.empty() || (system.is_cifs() && system.needs_password());
-  return "mount -t " + system.type + (has_options ? " -o " + options : "") + " -- " + quote_word(system.source) + " " +
+  return "mount -t " + system.type + (has_options ? " -o " + options : "") + " -- " + quoted_word(system.source) + " " +
          at;
 }
 
 // Returns the text that mounts by blobfuse. The cache is in the run's folder, for this one mount.
 std::string blobfuse_text(const Mount& mount, std::size_t place, const std::string& at, const std::string& root) {
   const FileSystem& system = *mount.file_system;
-  const std::string subject = quote_word(subject_of(mount));
-  const std::string words = " --container-name=" + quote_word(system.source) + " --tmp-path=\"$hvdrun_cache\"" +
+  const std::string subject = quoted_word(subject_of(mount));
+  const std::string words = " --container-name=" + quoted_word(system.source) + " --tmp-path=\"$hvdrun_cache\"" +
                             quoted_words(system.options) + "\n";
-  std::string text = "hvdrun_cache=" + quote_word(root) + "/blobfuse-$$-" + std::to_string(place) +
+  std::string text = "hvdrun_cache=" + quoted_word(root) + "/blobfuse-$$-" + std::to_string(place) +
                      "\nmkdir -m 700 -- \"$hvdrun_cache\" || exit 242\n";
   text += "export AZURE_STORAGE_ACCESS_KEY=\"$" + variable_of(place) + "\"\n";
-  text += "export AZURE_STORAGE_ACCOUNT=" + quote_word(system.account) + " AZURE_STORAGE_AUTH_TYPE=Key\n";
+  text += "export AZURE_STORAGE_ACCOUNT=" + quoted_word(system.account) + " AZURE_STORAGE_AUTH_TYPE=Key\n";
   text +=
       "if command -v blobfuse2 >/dev/null 2>&1; then hvdrun_blobfuse=(blobfuse2 mount); "
       "else hvdrun_blobfuse=(blobfuse); fi\n";
-  text += "hvdrun_mount " + subject + " " + quote_word(hint_of(mount)) + " \"${hvdrun_blobfuse[@]}\" " + at + words;
+  text += "hvdrun_mount " + subject + " " + quoted_word(hint_of(mount)) + " \"${hvdrun_blobfuse[@]}\" " + at + words;
   text += "unset AZURE_STORAGE_ACCESS_KEY AZURE_STORAGE_ACCOUNT AZURE_STORAGE_AUTH_TYPE\n";
   return text;
 }
@@ -105,19 +105,19 @@ std::string blobfuse_text(const Mount& mount, std::size_t place, const std::stri
 std::string mount_text(const JobRun& run, std::size_t place) {
   const Mount& mount = run.job.mounts[place];
   const FileSystem& system = *mount.file_system;
-  const std::string at = quote_word(run.mount_point(mount));
+  const std::string at = quoted_word(run.mount_point(mount));
   if (system.type == "blobfuse") {
     return blobfuse_text(mount, place, at, run.root);
   }
   std::string text = system.is_cifs() ? cifs_credentials(system, place) : "";
-  text += "hvdrun_mount " + quote_word(subject_of(mount)) + " " + quote_word(hint_of(mount)) + " " +
+  text += "hvdrun_mount " + quoted_word(subject_of(mount)) + " " + quoted_word(hint_of(mount)) + " " +
           mount_words(system, at) + "\n";
   return text + (system.is_cifs() ? "rm -f -- \"$hvdrun_own/credentials\"\n" : "");
 }
 
 // Runs inside the namespaces. $1 is the file with the text to run, $2 the user, $3 the group.
 std::string inner_script(const JobRun& run) {
-  const std::string own = quote_word(run.root + "/own");
+  const std::string own = quoted_word(run.root + "/own");
   std::string text = std::string(kFail) + kMountFunction;
   text += "hvdrun_own=" + own +
           "\nmount -t tmpfs -o mode=700,size=256k tmpfs \"$hvdrun_own\" || hvdrun_fail \"cannot mount a file system in "
@@ -141,9 +141,9 @@ std::string refuse_others(const JobRun& run) {
   for (const Mount& mount : run.job.mounts) {
     if (is_real(mount) && !mount.file_system->is_for_all()) {
       return "  hvdrun_fail " +
-             quote_word(subject_of(mount) + ": only root may mount this, and the job runs as user ") +
+             quoted_word(subject_of(mount) + ": only root may mount this, and the job runs as user ") +
              "\"$EUID on $(hostname)\"" +
-             quote_word("; have root mount it there, and give its directory: --mount " + mount.name + "=DIR") + "\n";
+             quoted_word("; have root mount it there, and give its directory: --mount " + mount.name + "=DIR") + "\n";
     }
   }
   return "";
@@ -185,7 +185,7 @@ std::string in_mounts(const JobRun& run, const std::string& text, JobTexts& text
          "give "
          "its directory: --mount NAME=DIR\"\n"
          "exec \"${hvdrun_space[@]}\" " +
-         bash_command(quote_word(texts.add(inner_script(run)))) + " " + quote_word(texts.add(text)) +
+         bash_command(quoted_word(texts.add(inner_script(run)))) + " " + quoted_word(texts.add(text)) +
          " \"$EUID\" \"${GROUPS[0]}\"\n";
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/base/text.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -47,22 +49,10 @@ std::vector<TextPiece> split_variables(std::string_view text) {
   return pieces;
 }
 
-std::string quote_word(std::string_view text) {
-  constexpr std::string_view kSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,@%+";
-  if (!text.empty() && text.find_first_not_of(kSafe) == std::string_view::npos) {
-    return std::string(text);
-  }
-  std::string quoted = "'";
-  for (const char c : text) {
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return quoted + "'";
-}
-
 std::string quote_with_variables(std::string_view text) {
   std::string word;
   for (const TextPiece& piece : split_variables(text)) {
-    word += piece.is_variable ? "\"${" + piece.text + "-}\"" : quote_word(piece.text);
+    word += piece.is_variable ? "\"${" + piece.text + "-}\"" : quoted_word(piece.text);
   }
   return word.empty() ? "''" : word;
 }
@@ -133,7 +123,7 @@ class ArgumentReader {
       } else if (is_escape) {
         add_quoted(inside, quote);
         inside.clear();
-        add(quote_word(rest_.substr(++i, 1)), 1);
+        add(quoted_word(rest_.substr(++i, 1)), 1);
       } else {
         inside += rest_[i];
       }
@@ -154,7 +144,7 @@ class ArgumentReader {
 
   void add_quoted(const std::string& text, char quote) {
     if (quote == '\'') {
-      return add(quote_word(text), text.size());
+      return add(quoted_word(text), text.size());
     }
     std::size_t bytes = 0;
     for (const TextPiece& piece : split_variables(text)) {
@@ -170,7 +160,7 @@ class ArgumentReader {
       if (const std::size_t newline = newline_at(0); newline > 0) {
         rest_.remove_prefix(newline);  // the line goes on in the next one
       } else if (!rest_.empty()) {
-        add(quote_word(rest_.substr(0, 1)), 1);
+        add(quoted_word(rest_.substr(0, 1)), 1);
         rest_.remove_prefix(1);
       }
       return;
@@ -191,7 +181,7 @@ class ArgumentReader {
     std::string word;
     while (!text.empty()) {
       const std::size_t end = std::min(text.find_first_of(kPatterns), text.size());
-      word += end > 0 ? quote_word(text.substr(0, end)) : std::string(text.substr(0, 1));
+      word += end > 0 ? quoted_word(text.substr(0, end)) : std::string(text.substr(0, 1));
       words_.has_pattern = words_.has_pattern || end == 0;
       text.remove_prefix(std::max<std::size_t>(end, 1));
     }

@@ -21,9 +21,8 @@ struct TextPiece {
 
 std::vector<TextPiece> split_variables(std::string_view text);
 
-// Returns one word for any POSIX shell that means exactly this text.
-std::string quote_word(std::string_view text);
-// Does the same, but leaves the variables to the shell; one that is not set is empty.
+// Returns one word for any POSIX shell that means this text, but leaves the variables to the shell; one that is not set
+// is empty.
 std::string quote_with_variables(std::string_view text);
 
 // Returns the text with values in place of the names. Where `value_of` returns nullopt, the name goes to `missing` and

@@ -1,5 +1,7 @@
 #include "runtime/base/text.h"
 
+#include <algorithm>
+
 namespace hvd {
 
 std::string_view trimmed(std::string_view text) {
@@ -32,6 +34,23 @@ std::string lowered(std::string text) {
     c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   }
   return text;
+}
+
+std::string quoted_word(std::string_view text, std::string_view also_plain) {
+  constexpr std::string_view kPlainMarks = "_-./:,@%+";
+  const auto is_plain = [&](char c) {
+    const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    return is_letter || (c >= '0' && c <= '9') || kPlainMarks.find(c) != std::string_view::npos ||
+           also_plain.find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) {
+    return std::string(text);
+  }
+  std::string quoted = "'";
+  for (const char c : text) {
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return quoted + "'";
 }
 
 std::string counted(std::size_t count, std::string_view noun) {

@@ -52,6 +52,10 @@ std::string host_and_port(const std::string& address, const std::string& port);
 // The same text with small letters for A to Z.
 std::string lowered(std::string text);
 
+// One word for any POSIX shell that means exactly this text: 'A b' for one with a blank. Letters, digits and some marks
+// need no quotes; `also_plain` are more marks that a reader may see without.
+std::string quoted_word(std::string_view text, std::string_view also_plain = "");
+
 // "200 ms", "1.5 s", "30 s".
 std::string duration_text(Duration duration);
 

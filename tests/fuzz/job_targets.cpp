@@ -5,6 +5,7 @@
 #include "launcher/jobfile/form_reader.h"
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/variable_text.h"
+#include "runtime/base/text.h"
 #include "tests/fuzz/require.h"
 
 namespace hvd::fuzz {
@@ -81,7 +82,7 @@ void job_arguments(std::string_view input) {
     require_harmless(words.value().shell_text, words.value().has_pattern ? "*?" : "");
   }
   require_harmless(launch::quote_with_variables(input));
-  require_harmless(launch::quote_word(input));
+  require_harmless(quoted_word(input));
   const auto word = launch::read_arguments(launch::argument_of(input));
   require(word.ok(), "a word is read back");
   require_harmless(word.value().shell_text);

@@ -49,6 +49,14 @@ TEST_CASE("one thing has no s at its end") {
   CHECK(counted(2, "node") == "2 nodes");
 }
 
+TEST_CASE("a text becomes one shell word that means exactly it") {
+  CHECK(quoted_word("a/b.c=1") == "'a/b.c=1'");
+  CHECK(quoted_word("a/b.c-1") == "a/b.c-1");
+  CHECK(quoted_word("") == "''");
+  CHECK(quoted_word("it's $(x)") == "'it'\\''s $(x)'");
+  CHECK(quoted_word("{a}=1", "={}") == "{a}=1");
+}
+
 TEST_CASE("bytes are two digits each") {
   const std::array<std::uint8_t, 3> bytes = {0x00, 0x9f, 0xa0};
   CHECK(hex(bytes) == "009fa0");
