@@ -3,13 +3,14 @@ told before anything starts."""
 
 import io
 import os
+import shutil
 import sys
 
 import pytest
 
 import horovod.spark
 from horovod.runner import _agent, _launch
-from horovod.spark import _session, _stage
+from horovod.spark import _session, _stage, _task
 
 
 def place():
@@ -150,12 +151,24 @@ def test_an_executor_without_this_package_is_told(spark, monkeypatch, tmp_path):
 
 
 def test_an_executor_without_the_agent_is_told(spark, monkeypatch, tmp_path):
+    """The package alone came along, as with spark.submit.pyFiles: without its programs, and without pip's list of files."""
     source = os.path.dirname(os.path.dirname(horovod.__file__))
-    found = ":".join({source, *(path for path in sys.path if path.endswith("site-packages"))})
+    shutil.copytree(os.path.join(source, "horovod"), tmp_path / "alone" / "horovod", symlinks=True)
+    others = (path for path in sys.path if path.endswith("site-packages") and not os.path.samefile(path, source))
+    found = ":".join((str(tmp_path / "alone"), *others))
     words = f'PATH=/usr/bin:/bin PYTHONPATH="$PYTHONPATH:{found}"'
     monkeypatch.setattr(spark.sparkContext, "pythonExec", python_without(tmp_path, words))
     with pytest.raises(RuntimeError, match="FileNotFoundError: hvdrun-agent is neither beside"):
         horovod.spark.run(place, num_proc=2, stderr=io.StringIO())
+
+
+def test_ranks_may_leave_sparks_gpus_aside(monkeypatch):
+    monkeypatch.setattr(_task, "gpu_addresses", lambda: ["2"])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", raising=False)
+    assert _task.environment_of_ranks()["CUDA_VISIBLE_DEVICES"] == "2"
+    monkeypatch.setenv("HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "1")
+    assert not {"CUDA_VISIBLE_DEVICES", _task.GPUS} & set(_task.environment_of_ranks())
 
 
 def test_wrong_words_are_refused_before_anything_starts(spark):

@@ -58,7 +58,7 @@ def environment_of_ranks() -> Dict[str, str]:
     shipped = _shipped_modules()
     if shipped:
         environment["PYTHONPATH"] = os.pathsep.join([*shipped, *filter(None, [environment.get("PYTHONPATH")])])
-    gpus = gpu_addresses()
+    gpus = [] if os.environ.get("HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX") == "1" else gpu_addresses()
     if gpus:
         environment[GPUS] = ",".join(gpus)
         # Where the executor has a list of its own, Spark's addresses are positions in it.
