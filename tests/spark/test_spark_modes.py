@@ -3,7 +3,6 @@ told before anything starts."""
 
 import io
 import os
-import shutil
 import sys
 
 import pytest
@@ -151,11 +150,14 @@ def test_an_executor_without_this_package_is_told(spark, monkeypatch, tmp_path):
 
 
 def test_an_executor_without_the_agent_is_told(spark, monkeypatch, tmp_path):
-    """The package alone came along, as with spark.submit.pyFiles: without its programs, and without pip's list of files."""
+    """The package came along as with spark.submit.pyFiles: without its programs, and without pip's list of its files."""
     source = os.path.dirname(os.path.dirname(horovod.__file__))
-    shutil.copytree(os.path.join(source, "horovod"), tmp_path / "alone" / "horovod", symlinks=True)
+    (tmp_path / "here").mkdir()
+    for name in os.listdir(source):
+        if not name.startswith("hvdrun-"):
+            (tmp_path / "here" / name).symlink_to(os.path.join(source, name))
     others = (path for path in sys.path if path.endswith("site-packages") and not os.path.samefile(path, source))
-    found = ":".join((str(tmp_path / "alone"), *others))
+    found = ":".join((str(tmp_path / "here"), *others))
     words = f'PATH=/usr/bin:/bin PYTHONPATH="$PYTHONPATH:{found}"'
     monkeypatch.setattr(spark.sparkContext, "pythonExec", python_without(tmp_path, words))
     with pytest.raises(RuntimeError, match="FileNotFoundError: hvdrun-agent is neither beside"):
