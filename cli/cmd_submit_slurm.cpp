@@ -53,6 +53,7 @@ Result<void> apply_file(const CliOptions& options, BatchJob& job) {
   HVD_TRY(read_job_file_flags(flags, meant));
   job.batch.nodes = nodes;
   job.batch.ranks = meant.file->layout.size();
+  job.batch.is_elastic = meant.file->job.is_elastic();
   job.record.tool = tool_type(meant.file->job.tool.kind);
   job.record.properties = properties_json(*meant.file);
   job.record.name = options.flags.job_name.empty() ? meant.file->job.name : options.flags.job_name;
@@ -86,8 +87,7 @@ Result<BatchJob> job_of(const CliOptions& options) {
   job.record.node_count = std::max(job.batch.nodes, 1);
   job.record.process_count = std::max(job.batch.ranks, 1);
   job.batch.grace = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(flags.grace_s));
-  job.batch.is_elastic = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_wait_s ||
-                         flags.elastic_restarts.value_or(0) > 0;
+  job.batch.is_elastic = job.batch.is_elastic || flags.asks_for_elastic();
   job.batch.may_begin_anew = job.batch.is_elastic || flags.requeue_on_notice;
   job.batch.options = flags.sbatch;
   job.batch.cwd = std::filesystem::current_path().string();

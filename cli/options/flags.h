@@ -124,6 +124,14 @@ struct Flags {
   [[nodiscard]] bool has(const char* option) const {
     return std::find(given.begin(), given.end(), option) != given.end();
   }
+
+  // True when an option asks for a job that goes on after it has lost ranks or hosts, or that takes in others.
+  [[nodiscard]] bool asks_for_elastic() const {
+    const bool follows_hosts = watch_hostfile || !host_discovery_script.empty() || !join_file.empty();
+    return elastic_restarts.value_or(1) > 0 &&
+           (elastic_restarts || min_np || max_np || reset_limit || exclude_failed_hosts || elastic_timeout_s ||
+            elastic_wait_s || !elastic.empty() || follows_hosts);
+  }
 };
 
 }  // namespace hvd::cli

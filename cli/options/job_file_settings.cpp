@@ -191,8 +191,7 @@ Result<std::optional<int>> nodes_of_ranks(const std::optional<int>& ranks, int p
 // lay_out().
 Result<void> apply_elastic_flags(int processes, Flags& flags, launch::JobFile& file) {
   const bool follows_hosts = !flags.host_discovery_script.empty() || flags.watch_hostfile;
-  if (!flags.elastic_restarts && !flags.min_np && !flags.max_np && !flags.elastic_timeout_s && !flags.elastic_wait_s &&
-      !follows_hosts && !file.is_elastic()) {
+  if (!flags.asks_for_elastic() && !file.is_elastic()) {
     return {};
   }
   if (!file.is_elastic()) {

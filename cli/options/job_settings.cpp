@@ -174,9 +174,7 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
   const bool has_words_for_mpi = !flags.mpi_args.empty() || !flags.binding_args.empty();
   const bool has_own_way = flags.gloo || flags.jsrun || !flags.launcher.empty() || !flags.rsh.empty();
   // Scripts for horovodrun, which takes mpirun where it can, give words for mpirun without --mpi.
-  const bool is_elastic = flags.min_np || flags.max_np || flags.watch_hostfile ||
-                          !flags.host_discovery_script.empty() || !flags.join_file.empty();
-  if (has_words_for_mpi && is_elastic && !has_own_way && !flags.mpi) {
+  if (has_words_for_mpi && flags.asks_for_elastic() && !has_own_way && !flags.mpi) {
     return launch::LauncherKind::kOwn;  // as horovodrun: elastic ranks are never started by mpirun
   }
   bool wants_mpi = flags.mpi || flags.launcher == "mpi" || (has_words_for_mpi && !has_own_way);
@@ -380,10 +378,7 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY(apply_discovery(flags, job));
   HVD_TRY(apply_joining(flags, job));
   const bool may_grow = job.discovery.is_on() || !job.join_file.empty();
-  const bool is_asked_for = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts ||
-                            flags.elastic_wait_s || flags.reset_limit || flags.exclude_failed_hosts ||
-                            !flags.elastic.empty() || may_grow;
-  job.restart_limit = is_asked_for ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
+  job.restart_limit = flags.asks_for_elastic() ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
   if (job.restart_limit == 0 && (flags.min_np || may_grow)) {
     return Error(Code::kInvalid, std::string(flags.min_np ? "--min-np" : "hosts that join and leave") +
                                      " with --elastic-restarts 0: an elastic job restarts at least one rank");

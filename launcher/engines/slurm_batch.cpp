@@ -119,7 +119,7 @@ Result<std::string> batch_script(const SlurmBatch& batch) {
   }
   script += "exec";
   for (const std::string& word : batch.command) {
-    script += " " + quoted_word(word);
+    script += " " + quoted_word(word, "=");
   }
   return script + "\n";
 }

@@ -150,6 +150,20 @@ def test_the_plan_is_the_script_and_starts_nothing(run):
     assert plan.splitlines()[-1].endswith("-x A=1 -x 'B=2 3' true")
 
 
+@pytest.mark.parametrize("words, is_elastic", [
+    (["--nodes=2", "--elastic-restarts=0", "true"], False),
+    (["--nodes=2", "--elastic=restart", "true"], True),
+    (["--nodes=2", "--reset-limit=3", "true"], True),
+    (["-f", "fixed.yaml"], False),
+    (["-f", "elastic.yaml"], True),
+])
+def test_an_elastic_job_stays_without_a_node(run, tmp_path, words, is_elastic):
+    (tmp_path / "fixed.yaml").write_text("nodeCount: 2\ncommand: 'true'\n")
+    (tmp_path / "elastic.yaml").write_text("nodeCount: 2\nminNodes: 1\nmaxNodes: 2\nhorovodSettings: {pythonScriptFilePath: a.py}\n")
+    plan = run("plan", "--engine", "slurm", *words).stdout
+    assert ("#SBATCH --no-kill\n" in plan, "#SBATCH --requeue\n" in plan) == (is_elastic, is_elastic)
+
+
 @pytest.mark.parametrize("words, message", [
     (["submit", "--engine", "pbs", "true"], "jobs are submitted to Slurm only"),
     (["submit", "--engine", "slurm", "-H", "a", "true"], "Slurm chooses the hosts"),
