@@ -8,6 +8,7 @@
 #include <array>
 
 #include "runtime/base/fd.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -48,9 +49,7 @@ std::string shown_text(std::string_view text) {
     }
     shown += "...";
   }
-  std::replace_if(
-      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return shown;
+  return without_controls(shown);
 }
 
 }  // namespace hvd::launch

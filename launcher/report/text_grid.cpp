@@ -60,25 +60,6 @@ void add_cell(std::string& line, std::size_t& pending, const GridCell& cell, con
   pending += (column.is_right ? 0 : fill) + tail + kGap;
 }
 
-// Replaces all control characters but those in `kept` by '?'.
-std::string without_controls(std::string_view text, std::string_view kept) {
-  std::string safe(text);
-  std::replace_if(
-      safe.begin(), safe.end(),
-      [kept](char c) {
-        const auto code = static_cast<unsigned char>(c);
-        return (code < 0x20 || code == 0x7f) && kept.find(c) == std::string_view::npos;
-      },
-      '?');
-  // Replace the C1 controls, in UTF-8: U+0080 to U+009F.
-  for (std::size_t at = safe.find('\xc2'); at != std::string::npos; at = safe.find('\xc2', at + 1)) {
-    if (at + 1 < safe.size() && static_cast<unsigned char>(safe[at + 1]) < 0xa0) {
-      safe.replace(at, 2, "?");
-    }
-  }
-  return safe;
-}
-
 }  // namespace
 
 std::string toned(std::string_view text, Tone tone, bool color) {
@@ -104,7 +85,7 @@ std::string toned(std::string_view text, Tone tone, bool color) {
 }
 
 std::string shown(std::string_view text) {
-  std::string safe = without_controls(text, "");
+  std::string safe = without_controls(text);
   safe.resize(safe.find_last_not_of(' ') + 1);  // npos + 1 is 0
   return safe;
 }

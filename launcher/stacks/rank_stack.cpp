@@ -1,6 +1,5 @@
 #include "launcher/stacks/rank_stack.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include <nlohmann/json.hpp>
@@ -25,9 +24,8 @@ std::int64_t number_in(const Json& object, const char* name) {
   return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
 }
 
-std::string shown(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-  return text.substr(0, kMostName);
+std::string shown(const std::string& text) {
+  return without_controls(text).substr(0, kMostName);
 }
 
 // The packages through which scripts call libhvd.

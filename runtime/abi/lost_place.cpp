@@ -77,7 +77,7 @@ bool has_place(const std::string& folder) {
 std::string name_of(const std::string& folder, pid_t process) {
   std::string name = text_of(folder + "/comm");
   name.erase(std::min(name.find('\n'), name.size()));
-  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  name = without_controls(name);
   return (name.empty() ? "a program" : name) + " (process " + std::to_string(process) + ")";
 }
 

@@ -53,6 +53,24 @@ std::string quoted_word(std::string_view text, std::string_view also_plain) {
   return quoted + "'";
 }
 
+std::string without_controls(std::string_view text, std::string_view kept) {
+  std::string safe(text);
+  std::replace_if(
+      safe.begin(), safe.end(),
+      [kept](char c) {
+        const auto code = static_cast<unsigned char>(c);
+        return (code < 0x20 || code == 0x7f) && kept.find(c) == std::string_view::npos;
+      },
+      '?');
+  // Replace the C1 controls, in UTF-8: U+0080 to U+009F.
+  for (std::size_t at = safe.find('\xc2'); at != std::string::npos; at = safe.find('\xc2', at + 1)) {
+    if (at + 1 < safe.size() && static_cast<unsigned char>(safe[at + 1]) < 0xa0) {
+      safe.replace(at, 2, "?");
+    }
+  }
+  return safe;
+}
+
 std::string counted(std::size_t count, std::string_view noun) {
   std::string text = std::to_string(count) + " ";
   text += noun;

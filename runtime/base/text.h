@@ -56,6 +56,10 @@ std::string lowered(std::string text);
 // need no quotes; `also_plain` are more marks that a reader may see without.
 std::string quoted_word(std::string_view text, std::string_view also_plain = "");
 
+// The text with '?' in place of each control character of ASCII and of UTF-8 (C0, DEL, C1), but for those in `kept`: a
+// terminal would take it for a command. Texts that come from files, hosts and ranks go through it.
+std::string without_controls(std::string_view text, std::string_view kept = "");
+
 // "200 ms", "1.5 s", "30 s".
 std::string duration_text(Duration duration);
 
