@@ -138,7 +138,7 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
     }
     case AgentMessage::kEndRank: {
       HVD_TRY_ASSIGN(const auto rank_and_signal, decode_two_numbers(frame.body));
-      ranks_.signal_rank(rank_and_signal.first, rank_and_signal.second);
+      ranks_.end_rank(rank_and_signal.first, rank_and_signal.second);
       return {};
     }
     case AgentMessage::kForward: {

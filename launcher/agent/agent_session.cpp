@@ -1,5 +1,6 @@
 #include "launcher/agent/agent_session.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -134,6 +135,10 @@ Result<void> AgentSession::on_frame(const Frame& frame) {
   if (type == AgentMessage::kResume && token_.empty()) {
     HVD_TRY_ASSIGN(const ResumeMessage resume, ResumeMessage::decode(frame.body));
     if (const auto handed = hand_over(resume); !handed.ok()) {
+      if (handed.error().code() == Code::kTimeout) {
+        over(handed.error().message());  // it may only be busy: the launcher tries again
+        return {};
+      }
       send(AgentMessage::kNoResume, handed.error().message());
     }
     return {};
@@ -218,7 +223,10 @@ Result<void> AgentSession::hand_over(const ResumeMessage& resume) {
   }
   auto found = connect_unix(resume.resume_path, Deadline::after(kHandOverTime));
   if (!found.ok()) {
-    return Error(Code::kNotFound, "its agent does not run any more");
+    const int why = found.error().sys_errno();
+    return why == ECONNREFUSED || why == ENOENT
+               ? Error(Code::kNotFound, "its agent does not run any more")
+               : Error(Code::kTimeout, "its agent took no connection for " + duration_text(kHandOverTime));
   }
   Fd agent = std::move(found).value();
   HVD_TRY_ASSIGN(const uid_t owner, peer_uid(agent.get()));

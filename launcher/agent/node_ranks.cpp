@@ -226,7 +226,12 @@ void NodeRanks::signal(int signo, const std::vector<std::int32_t>& spared) const
   }
 }
 
-void NodeRanks::signal_rank(int number, int signo) const {
+void NodeRanks::end_rank(int number, int signo) {
+  const auto is_it = [number](const StartMessage& start) { return start.ranks.front().rank == number; };
+  if (std::erase_if(again_, is_it) > 0) {
+    const Error why(Code::kCancelled, "it was told to end before it was started again");
+    sink_.send(AgentMessage::kStartFailed, StartFailedMessage{number, why}.encode());
+  }
   for (const auto& rank : ranks_) {
     if (rank->rank() == number) {
       rank->signal_group(signo);

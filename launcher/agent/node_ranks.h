@@ -55,7 +55,8 @@ class NodeRanks {
   void forget_restarts() { again_.clear(); }
   // Sends the signal to the group of each, but not of these.
   void signal(int signo, const std::vector<std::int32_t>& spared) const;
-  void signal_rank(int number, int signo) const;
+  // Ends one rank by the signal. One that waits to be started again is not, and that is told.
+  void end_rank(int number, int signo);
   // Returns the rank whose process this is, or was; nullopt: none.
   [[nodiscard]] std::optional<int> rank_of(pid_t pid) const;
   // Returns number and process of each rank that has not ended.

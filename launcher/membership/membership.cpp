@@ -32,7 +32,8 @@ void Membership::on_starting(int rank) {
 
 void Membership::on_lost(int rank) {
   is_broken_ = is_broken_ || at(rank).is_member;
-  at(rank) = Rank{Process::kNone, false, false, at(rank).is_released};
+  // Its host is to be given back as before, also when another process has taken its place.
+  at(rank) = Rank{Process::kNone, false, at(rank).is_leaving, at(rank).is_released};
 }
 
 void Membership::on_waiting(int rank, std::uint32_t known) {

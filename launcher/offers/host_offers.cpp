@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <set>
 
 namespace hvd::launch {
 namespace {
@@ -25,19 +27,26 @@ Duration HostOffers::exclude(const std::string& host, TimePoint now) {
 }
 
 std::vector<JoiningRanks> HostOffers::joining(const std::vector<HostedRank>& there, TimePoint now) const {
-  std::map<std::string, int> used;  // local ranks of each host
+  std::map<std::string, std::set<int>> used;  // local ranks of each host
   for (const HostedRank& rank : there) {
-    used[rank.host] = std::max(used[rank.host], rank.local_rank + 1);
+    used[rank.host].insert(rank.local_rank);
   }
   int room = limits_.most - static_cast<int>(staying(there, leaving(there)).size());
   std::vector<JoiningRanks> found;
   for (const HostSpec& host : hosts_) {
     const auto failures = failures_.find(host.name);
     const bool is_left_alone = failures != failures_.end() && now < failures->second.until;
-    const int count = std::min(host.slots - used[host.name], room);
-    if (!is_left_alone && count > 0) {
-      found.push_back({host, used[host.name], count});
-      room -= count;
+    const std::set<int>& taken = used[host.name];
+    for (int first = 0; !is_left_alone && room > 0 && first < host.slots; ++first) {
+      int count = 0;
+      while (count < room && first + count < host.slots && !taken.contains(first + count)) {
+        ++count;
+      }
+      if (count > 0) {
+        found.push_back({host, first, count});
+        room -= count;
+        first += count;
+      }
     }
   }
   return found;

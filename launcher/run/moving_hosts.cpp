@@ -33,6 +33,7 @@ Result<void> MovingHosts::listen() {
 }
 
 void MovingHosts::begin() {
+  first_nodes_ = static_cast<int>(job_.agents.nodes.size());
   if (updates_ != nullptr) {
     updates_->begin();
   }
@@ -277,7 +278,7 @@ void MovingHosts::on_done(int node) {
   const bool is_released = std::any_of(ranks.begin(), ranks.end(),
                                        [this](const RankPlan& rank) { return job_.record(rank.rank).is_released; });
   // Other agents stay to the end: an engine that has started them would be over with them, while others still run.
-  if (job_.state.phase() == JobPhase::kRunning && (is_released || has_joined(node))) {
+  if (job_.state.phase() == JobPhase::kRunning && (is_released || came_later(node))) {
     job_.session(node).close_input(last_words(node));
   }
 }
@@ -297,10 +298,12 @@ void MovingHosts::end_if_idle(int node) {
   };
   // Spark and Ray start another agent in the place of one that has ended.
   const bool is_replaced = calls_ != nullptr && job_.spec.launcher == LauncherKind::kSpark;
-  const bool is_idle = (has_joined(node) && are_all({RankRecord::State::kEnded, RankRecord::State::kLost})) ||
+  const bool is_idle = (came_later(node) && are_all({RankRecord::State::kEnded, RankRecord::State::kLost})) ||
                        (is_replaced && are_all({RankRecord::State::kLost}));
   if (is_idle && job_.state.phase() == JobPhase::kRunning) {
-    job_.end_node(node);  // its agent would wait for ranks that are started again
+    // Its agent would wait for ranks that are started again. A host that is tried again gets another agent, so one
+    // that always fails would gather them.
+    job_.end_node(node);
   }
 }
 

@@ -47,7 +47,7 @@ class MovingHosts {
   void on_done(int node);
   // A rank of the node is being started again.
   void on_restart(int node);
-  // Ends an agent that has joined and whose ranks have all ended or are done without.
+  // Ends an agent that came to the running job, and whose ranks have all ended or are done without.
   void end_if_idle(int node);
   // Takes no more calls, once ranks have ended in order.
   void stop_joining_if_over();
@@ -69,6 +69,8 @@ class MovingHosts {
   void refuse(int number, const Error& why);
   // The ranks of the nodes that have not asked to leave.
   [[nodiscard]] std::vector<int> staying_ranks() const;
+  // The job did not begin with this node.
+  [[nodiscard]] bool came_later(int node) const { return node >= first_nodes_; }
   [[nodiscard]] bool any_runs(const std::vector<int>& ranks) const;
   // Tells who is to be released now.
   void update_leaving();
@@ -78,6 +80,7 @@ class MovingHosts {
   const std::function<void(int node)> open_;
   std::unique_ptr<HostUpdates> updates_;  // null: nobody tells of other hosts than those that the job began with
   JoinCalls* calls_ = nullptr;            // null: nobody may call to join
+  int first_nodes_ = 0;                   // with so many the job began
   std::set<int> joined_nodes_;            // nodes whose agents have called
   std::vector<int> early_calls_;          // that have come before the ranks were started
   std::set<int> leaving_nodes_;           // nodes that have asked to leave

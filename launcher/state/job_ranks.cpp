@@ -32,9 +32,13 @@ JobActions JobRanks::handle(const RankStartFailed& event) {
   cause.exit_code = event.why.code() == Code::kNotFound ? exit_code::kNoProgram : exit_code::kStartFailed;
   cause.lines.push_back("cannot start rank " + std::to_string(event.rank) + " on " +
                         job_.placement.node_of(event.rank).host.name + ": " + event.why.message());
-  const RankRecord& record = job_.rank(event.rank);
+  RankRecord& record = job_.rank(event.rank);
+  if (record.is_released) {  // it waited to be started again, and its host is given back
+    record.state = RankRecord::State::kLost;
+    return after_released(event.rank);
+  }
   if (job_.is_newcomer(event.rank)) {
-    return changes_.lose({event.rank}, cause.lines.front());
+    return changes_.lose(unstarted_newcomers(event.rank), cause.lines.front());
   }
   if (record.restarts > 0) {
     if (auto others = changes_.do_without({event.rank}, cause.lines.front())) {
@@ -42,6 +46,18 @@ JobActions JobRanks::handle(const RankStartFailed& event) {
     }
   }
   return end_.stop_for(std::move(cause), SIGTERM);
+}
+
+// The agent reports one rank for all that it does not start.
+std::vector<int> JobRanks::unstarted_newcomers(int reported) const {
+  std::vector<int> ranks = {reported};
+  for (const RankPlan& plan : job_.placement.node_of(reported).ranks) {
+    const bool is_unstarted = job_.rank(plan.rank).state == RankRecord::State::kPending && job_.is_newcomer(plan.rank);
+    if (is_unstarted && plan.rank != reported) {
+      ranks.push_back(plan.rank);
+    }
+  }
+  return ranks;
 }
 
 JobActions JobRanks::handle(const RankFailing& event) {
@@ -89,7 +105,12 @@ JobActions JobRanks::end_released(const RankExited& event) {
   record.state = RankRecord::State::kEnded;
   record.status = event.status;
   job_.order.note_end(event.rank, false, event.at);
-  const NodePlan& node = job_.placement.node_of(event.rank);
+  return after_released(event.rank);
+}
+
+// Ends the node with the last of its ranks.
+JobActions JobRanks::after_released(int rank) {
+  const NodePlan& node = job_.placement.node_of(rank);
   if (job_.phase == JobPhase::kRunning && job_.ranks_there(node).empty()) {
     return {EndNode{node.index}};
   }

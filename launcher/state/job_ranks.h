@@ -2,6 +2,8 @@
 // job. Pure.
 #pragma once
 
+#include <vector>
+
 #include "launcher/state/elastic_changes.h"
 #include "launcher/state/first_failure.h"
 #include "launcher/state/job_actions.h"
@@ -26,6 +28,9 @@ class JobRanks {
  private:
   // A rank has ended that was told to, because its host is given back.
   JobActions end_released(const RankExited& event);
+  JobActions after_released(int rank);
+  // The rank, and those of its node that were to join with it and do not run.
+  [[nodiscard]] std::vector<int> unstarted_newcomers(int reported) const;
   // A rank has failed, and may not be the cause.
   JobActions fail(int rank, bool is_newcomer);
 

@@ -300,6 +300,20 @@ TEST_CASE("ranks of a host that is given back and that were not taken in yet are
   CHECK_FALSE(job.membership.awaits_others());
 }
 
+TEST_CASE("a rank that is started again while its host is to be given back leaves it all the same") {
+  Job job(2);
+  job.membership.set_leaving({3});
+  job.membership.on_lost(3);
+  CHECK(job.next() == Members{0, 1, 2});
+  job.membership.on_starting(3);
+  job.wait(3);
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{0, 1, 2, 3});
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{0, 1, 2});
+  CHECK(job.membership.now().released == Members{3});
+}
+
 TEST_CASE("a loss among those that stay, while others are to leave, keeps whom the job needs") {
   Job job(2);
   job.membership.set_leaving({2, 3});

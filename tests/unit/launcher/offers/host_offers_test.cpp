@@ -66,6 +66,17 @@ TEST_CASE("hosts that are new, and slots that are new on a host, get ranks in th
   CHECK(joining(offers("a:1"), "a:2") == "");
 }
 
+TEST_CASE("slots that have lost their ranks get others, wherever they are on the host") {
+  std::vector<HostedRank> there = ranks_on("a:5,b:2");
+  std::erase_if(there, [](const HostedRank& rank) { return rank.rank == 1 || rank.rank == 2 || rank.rank == 5; });
+  const auto found = offers("a:6,b:2").joining(there, kNow);
+  REQUIRE(found.size() == 3);
+  CHECK((found[0].host.name == "a" && found[0].first_local == 1 && found[0].count == 2));
+  CHECK((found[1].host.name == "a" && found[1].first_local == 5 && found[1].count == 1));
+  CHECK((found[2].host.name == "b" && found[2].first_local == 0 && found[2].count == 1));
+  CHECK(offers("a:6,b:2", 5).joining(there, kNow).size() == 1);
+}
+
 TEST_CASE("no more ranks join than the job may have") {
   CHECK(joining(offers("a:2,b:4,c:4", 5), "a:2") == "b+0x3");
   CHECK(joining(offers("a:2,b:4", 2), "a:2") == "");

@@ -38,6 +38,17 @@ struct Elastic : JobScenario {
   }
 };
 
+// Hosts as a test names them.
+class ToldHosts final : public HostSource {
+ public:
+  void start(Handlers handlers) override { handlers_ = std::move(handlers); }
+  void stop() override {}
+  void tell(const std::string& hosts) const { handlers_.on_hosts(parse_host_list(hosts).value()); }
+
+ private:
+  Handlers handlers_;
+};
+
 const Error kGone(Code::kLostPeer, "its machine is gone");
 
 }  // namespace
@@ -341,6 +352,30 @@ TEST_CASE("an elastic job does not wait for a node that falls silent, if the oth
     job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
   });
   CHECK(job.run() == 0);
+}
+
+TEST_CASE("a host that joins and cannot start its ranks is done without as a whole, and tried again later") {
+  Elastic job("node1:1,node2:1", 1);
+  ToldHosts hosts;
+  job.hosts = &hosts;
+  job.spec.discovery.script = "hosts.sh";
+  job.node(3).start_failure = StartFailedMessage{2, Error(Code::kInvalid, "there is no folder /home/me"), "/home/me"};
+  job.at(2s, [&] { hosts.tell("node1:1,node2:1,node3:3"); });
+  job.at(4s, [&] {
+    CHECK(job.count("note: cannot start rank 2 on node3: there is no folder /home/me") == 1);
+    CHECK(job.node(3).count(AgentMessage::kStop) == 1);  // nobody would end its agent later
+    CHECK(job.node(3).count(AgentMessage::kBye) == 1);
+    job.node(3).start_failure.reset();
+  });
+  job.at(14s, [&] {
+    CHECK(job.node(3).attempts == 2);
+    CHECK(job.node(3).ranks.size() == 3);
+    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0)), job.node(3).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+  for (const int rank : {2, 3, 4}) {
+    CHECK(job.news.ranks[static_cast<std::size_t>(rank)].state == RankRecord::State::kLost);
+  }
 }
 
 TEST_CASE("a host that loses its own network gives up none of its nodes") {

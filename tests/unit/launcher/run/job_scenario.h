@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include "launcher/job/host_list.h"
+#include "launcher/offers/host_source.h"
 #include "launcher/run/job_runner.h"
 #include "launcher/transport/transport_choice.h"
 #include "tests/support/fake_transport.h"
@@ -103,6 +104,9 @@ struct JobScenario {
     if (input.is_open()) {
       runner->take_input(std::move(input));
     }
+    if (hosts != nullptr) {
+      runner->follow_hosts(*hosts);
+    }
     if (tree) {
       runner->bring(*std::move(tree));
     }
@@ -135,6 +139,7 @@ struct JobScenario {
   launch::ConsoleFds console;
   Fd input;
   std::optional<launch::Tree> tree;
+  launch::HostSource* hosts = nullptr;  // null: the job's hosts stay as they are
   NewsKeeper news;
   NullLog log;
   std::unique_ptr<launch::JobRunner> runner;
