@@ -3,6 +3,10 @@
 import pathlib
 import re
 
+import pytest
+
+from horovod.common._variables import seconds_from
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # What Horovod's core reads, and its launcher of those that ranks get too (0.28.1).
@@ -31,7 +35,7 @@ def names_that_the_runtime_reads():
     used = re.findall(r"contract::(k\w+)", (ROOT / "runtime/abi/config.cpp").read_text())
     python = "".join(path.read_text() for path in (ROOT / "runtime/python/horovod").rglob("*.py"))
     assert set(constants) <= set(used), "every one of the contract is read"
-    return {constants[name] for name in used if name in constants} | set(re.findall(r'environ\S*"(HOROVOD_\w+)"', python))
+    return {constants[name] for name in used if name in constants} | set(re.findall(r'(?:environ\S*|seconds_from\()"(HOROVOD_\w+)"', python))
 
 
 def test_what_the_readme_calls_read_is_what_is_read():
@@ -54,3 +58,18 @@ def test_variables_of_hvdruns_own_are_named():
     own = {name for constant, name in constants.items() if not re.search(rf"contract::{constant}\b", placement)}
     read_by_hvdrun = set(re.findall(r'"(HVD_(?:RSH|HEARTBEAT))"', (ROOT / "cli/options/job_settings.cpp").read_text()))
     assert named == (own - {"HVD_JOINING"}) | read_by_hvdrun | {"HVD_LIBRARY", "HVD_NODE_ADDRESS"}
+
+
+@pytest.mark.parametrize("text, seconds", [(None, 60), ("", 60), ("0", 0), ("1.5", 1.5), (" 90 ", 90)])
+def test_a_variable_says_seconds(monkeypatch, text, seconds):
+    monkeypatch.delenv("HOROVOD_ELASTIC_TIMEOUT", raising=False)
+    if text is not None:
+        monkeypatch.setenv("HOROVOD_ELASTIC_TIMEOUT", text)
+    assert seconds_from("HOROVOD_ELASTIC_TIMEOUT", 60) == seconds
+
+
+@pytest.mark.parametrize("text", ["soon", "1m", "-1", "nan", "inf", " "])
+def test_a_variable_that_says_no_seconds_is_named_with_its_value(monkeypatch, text):
+    monkeypatch.setenv("HOROVOD_ELASTIC_TIMEOUT", text)
+    with pytest.raises(ValueError, match=f"^HOROVOD_ELASTIC_TIMEOUT is '{text}', expected a number of seconds$"):
+        seconds_from("HOROVOD_ELASTIC_TIMEOUT", 60)

@@ -9,6 +9,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from horovod.common import _failure, _lib, _wait
+from horovod.common._variables import seconds_from
 from horovod.common.exceptions import HorovodInternalError
 
 # Horovod has the operators here too.
@@ -95,13 +96,13 @@ def _begin(ranks: List[int], mpi_comm: Optional[int], process_sets: Any) -> None
 def _seconds_to_meet() -> float:
     """Returns how long the ranks of an elastic job may take to join it. For the first time they also import and load what they
     need, so they have no less than those of other jobs, however soon they are to meet again."""
-    again_s = float(os.environ.get("HOROVOD_ELASTIC_TIMEOUT") or 600)
+    again_s = seconds_from("HOROVOD_ELASTIC_TIMEOUT", 600)
     if generation > 0:
         return again_s
     try:
-        return max(again_s, float(os.environ.get("HOROVOD_START_TIMEOUT") or 60))
+        return max(again_s, seconds_from("HOROVOD_START_TIMEOUT", 60))
     except ValueError:
-        return again_s  # the library names a value that makes no sense
+        return again_s  # libhvd refuses it when the job is joined, and names the numbers that it takes
 
 
 def _leave_at_exit() -> None:

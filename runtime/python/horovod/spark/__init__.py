@@ -14,6 +14,7 @@ import sys
 import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
+from horovod.common._variables import seconds_from
 from horovod.runner._numbers import whole_number
 
 __all__ = ["check", "run", "run_elastic"]
@@ -130,7 +131,7 @@ def run(
     restarts = _checked_count("restarts", restarts, 0)
     elastic_restarts = _checked_count("elastic_restarts", elastic_restarts, 0)
     if start_timeout is None:
-        start_timeout = float(os.environ.get("HOROVOD_SPARK_START_TIMEOUT", _START_TIMEOUT_S))
+        start_timeout = seconds_from("HOROVOD_SPARK_START_TIMEOUT", _START_TIMEOUT_S)
     launch = _launch.Launch(
         num_proc=num_proc,
         words=[
