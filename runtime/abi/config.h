@@ -1,5 +1,5 @@
-// Config: the rank environment as one checked value. No other file of the runtime reads the environment, so that every
-// variable is checked at one place and before the job is joined.
+// Config is the rank environment as one checked value. No other C++ file of the runtime reads its own process's
+// environment, so that every variable of libhvd is checked at one place and before the job is joined.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,9 @@
 // The rank environment is the contract between launcher and runtime: the names of the variables, with their values in
 // the comments.
 //
-// hvdrun sets all of them for every rank. The runtime reads the HVD_ ones (in runtime/abi/config.cpp, nowhere else).
+// hvdrun sets the identity, the agent's socket and the link variables for its ranks. HVD_TUNING, the paths of libraries
+// and HOROVOD_'s settings come from the user, and the sizes near the end come from mpirun, srun or torchrun. Of the C++
+// runtime runtime/abi/config.cpp alone reads variables; Python modules read some of them too (runtime/docs/variables.md).
 #pragma once
 
 namespace hvd::contract {
@@ -28,7 +30,7 @@ inline constexpr const char* kAgentSocket = "HVD_AGENT_SOCKET";
 inline constexpr const char* kAgentToken = "HVD_AGENT_TOKEN";
 // The numeric address at which other nodes reach this one; the runtime listens on it if there are several nodes.
 inline constexpr const char* kNodeAddress = "HVD_NODE_ADDRESS";
-// TCP's congestion control between nodes, instead of the one that would be chosen (base/socket.h).
+// TCP's congestion control between nodes, instead of the one that would be chosen (io/socket.h).
 inline constexpr const char* kTcpCongestion = "HVD_TCP_CONGESTION";
 // encrypt: what goes between nodes is encrypted and authenticated; plain, or nothing: it is not. The same on all ranks.
 inline constexpr const char* kLinkSecurity = "HVD_LINK_SECURITY";
