@@ -157,8 +157,8 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
   // The text comes by standard input, which nothing else uses here, because the image's own user may not be able to
   // read our file.
   const std::string oci = oci_run(run, step, number, oci_image) + " -c " +
-                          quoted_word(std::string(kSince) + kInContainer) + " bash \"$$\" \"$(hvdrun_since \"$$\")\" <" +
-                          inner + "\n";
+                          quoted_word(std::string(kSince) + kInContainer) +
+                          " bash \"$$\" \"$(hvdrun_since \"$$\")\" <" + inner + "\n";
   if (is_preparation) {
     const std::string name = name_of(run, step, number);
     script += "  " + oci + "  hvdrun_code=$?\n  [ \"$hvdrun_code\" = 0 ] && { \"$hvdrun_engine\" commit -q " + name +
@@ -205,7 +205,7 @@ std::string fetch_image(const JobRun& run) {
          " >/dev/null 2>&1 || \"$hvdrun_engine\" pull -q " + image +
          " >/dev/null || exit 242;;\nnone) printf '%s\\n' " +
          quoted_word("hvdrun: no podman, docker or apptainer here: the job runs on the host, and not in " +
-                    container.image) +
+                     container.image) +
          " >&2;;\nesac\n";
 }
 
