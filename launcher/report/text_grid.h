@@ -1,4 +1,4 @@
-// TextGrid lays out rows of cells in columns for a terminal or a file, and breaks text into lines. Pure.
+// These functions lay out rows of cells in columns for a terminal or a file, and break text into lines. Pure.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,8 @@
 //
 // hvdrun sets the identity, the agent's socket and the link variables for its ranks. HVD_TUNING, the paths of libraries
 // and HOROVOD_'s settings come from the user, and the sizes near the end come from mpirun, srun or torchrun. Of the C++
-// runtime runtime/abi/config.cpp alone reads variables; Python modules read some of them too (runtime/docs/variables.md).
+// runtime runtime/abi/config.cpp alone reads variables; Python modules read some of them too
+// (runtime/docs/variables.md).
 #pragma once
 
 namespace hvd::contract {

@@ -1,5 +1,5 @@
-// RowPlan computes which rows each rank brings and receives in operations that split tensors by rank along dimension 0.
-// It serves host and device memory alike. Functions on values, and one exchange. Thread: engine only.
+// These functions compute which rows each rank brings and receives in operations that split tensors by rank along
+// dimension 0. They serve host and device memory alike. All work on values, but for one exchange. Thread: engine only.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// StandIn makes the operations that a rank runs without having asked for them. A rank that has joined runs an allreduce
-// on zeros of the same size and discards the result. A rank also runs the addition of a process set for which only the
-// members have asked. Functions on values. Thread: engine only.
+// These functions make the operations that a rank runs without having asked for them. A rank that has joined runs an
+// allreduce on zeros of the same size and discards the result. A rank also runs the addition of a process set for which
+// only the members have asked. They work on values. Thread: engine only.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// DeviceSetup is how the ranks of a process set agree on what moves data between their GPUs: NCCL, or their memory on
-// the host. Each rank sends a description of what it has, and all come to the same plan. Thread: engine only.
+// By these types the ranks of a process set agree on what moves data between their GPUs: NCCL, or their memory on the
+// host. Each rank sends a description of what it has, and all come to the same plan. Thread: engine only.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ struct DeviceOptions {
     all.fill(true);
     return all;
   }();
-  // an operation is reported done when it is launched; the caller's stream waits for its end
   bool stays_on_host = false;  // NCCL is not used between hosts, because nothing that it sends is encrypted
+  // An operation is reported done when it is launched; the caller's stream waits for its end.
   bool completes_early = false;
 };
 

@@ -1,4 +1,4 @@
-// MpiPlaces computes the placement of MPI's ranks: which ranks share a host, from what each has reported, and the
+// These functions compute the placement of MPI's ranks: which ranks share a host, from what each has reported, and the
 // address at which hosts reach each other. Pure.
 #pragma once
 

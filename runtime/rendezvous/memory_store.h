@@ -1,4 +1,4 @@
-// MemoryStore is the Store of ranks that are threads of one process, and of a job of one rank that no launcher started.
+// MemoryStore is the Store of ranks that are threads of one process, in tests.
 //
 // All its stores share one MemoryHub. The hub also replaces the agent: notify() tells ranks that the job is over.
 #pragma once

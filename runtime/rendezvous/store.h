@@ -1,8 +1,9 @@
 // Store is how the ranks of a job find each other. Every rank posts a small value under a key, and receives the values
 // of all ranks.
 //
-// Two implementations: StoreClient (through the node's agent to the launcher) and MemoryStore (ranks as threads,
-// tests).
+// Four classes implement it. StoreClient goes through the node's agent to the launcher, and MpiStore through the MPI
+// that has started the ranks. SubsetStore serves some of the ranks of another store. MemoryStore serves ranks that are
+// threads, in tests. A job of one rank needs none.
 #pragma once
 
 #include <array>
