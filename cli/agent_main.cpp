@@ -1,9 +1,8 @@
 // hvdrun-agent is the node's side of hvdrun, one fully static executable. A transport starts it as `hvdrun-agent
 // serve`, with the launcher at its standard input and output. An engine starts it as `hvdrun-agent call ENGINE STACK
-// ADDRESS...`, once for each rank, and it then connects to the launcher. In a pod of Kubernetes it is `hvdrun-agent
-// call kubernetes --key-file FILE HOST:PORT`, as a manifest has it. `hvdrun join` becomes `hvdrun-agent join FILE
-// SLOTS`. A job file's clean-up runs `hvdrun-agent remove
-// FOLDER...`.
+// ADDRESS...`, for each rank or each node, and it then connects to the launcher. In a pod of Kubernetes it is
+// `hvdrun-agent call kubernetes --key-file FILE HOST:PORT`, as a manifest has it. `hvdrun join` becomes `hvdrun-agent
+// join FILE SLOTS`. A job file's clean-up runs `hvdrun-agent remove FOLDER...`.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // An allocation is what a batch system or a cloud has given to the job in which hvdrun runs: hosts with slots, and how
-// they are reached. Value type. How each engine says it: one file for each of them here.
+// they are reached. Value type. Each batch system is read in a file of its own here, and most clouds in clouds.cpp.
 //
 // An engine's words are variables, files that these name, and for Flux a command's answer. What is known by half is an
 // error that names the variable: a job must not run on this machine alone where four were asked for.
@@ -19,7 +19,7 @@ struct Allocation {
   std::string engine;  // "PBS", for the user
   std::string job;     // its number or name; empty: the engine says none
   HostList hosts;
-  // Nobody has said how many ranks a node gets: as many as it has GPUs, which its agent counts (Slurm only).
+  // Nobody has said how many ranks a node gets: as many as it has GPUs, which its agent counts (Slurm, jsrun).
   bool slots_are_gpus = false;
   std::string slots_from;  // "PBS_NODEFILE", for the user
   int gpus = 0;            // of the whole job, where the engine's step may get fewer (Slurm only); 0: not known

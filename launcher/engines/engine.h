@@ -1,5 +1,6 @@
-// Engine is somebody else's launcher, which starts one agent of ours for each rank; the agents call back (dial_back.h).
-// All that differs between engines is a value, EngineCommand (mpirun.h makes one).
+// Engine is the process of somebody else's launcher, which starts our agents: mpirun one for each rank, srun and jsrun
+// one for each node. The agents call back (dial_back.h). All that differs between engines is a value, EngineCommand
+// (mpirun.h, slurm.h and jsrun.h make one).
 //
 // Thread: loop only. Destroying it ends the engine's process, if it still runs.
 #pragma once

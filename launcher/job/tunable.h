@@ -1,5 +1,6 @@
 // Tunables are the runtime's settings that horovodrun takes as flags and as keys of a configuration file. Each is one
-// environment variable of all ranks. One that is not given is not set, so that an inherited variable stays. Pure.
+// environment variable of all ranks. One that is not given is not set, so that an inherited variable stays. Pure, but
+// for reading a file.
 #pragma once
 
 #include <cstdint>

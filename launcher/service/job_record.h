@@ -2,7 +2,8 @@
 //
 //   queued → running → succeeded | failed
 //                 ↘ terminating → failed          (stopped by the user)
-//   running → queued                              (its supervisor died before any rank was started)
+//   running → queued                              (before any rank was started: its supervisor died, or hosts that
+//                                                  were reached before did not answer)
 #pragma once
 
 #include <cstdint>

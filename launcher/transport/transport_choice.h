@@ -16,7 +16,7 @@ enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh, kMpirun, kSlurm, k
 bool is_here(const HostSpec& host);
 TransportKind choose_transport(const JobSpec& spec, const HostSpec& host);
 
-// "local", "ssh", "rsh", "mpirun", "slurm", "spark", "kubernetes".
+// "local", "ssh", "rsh", "mpirun", "slurm", "jsrun", "spark", "kubernetes".
 std::string transport_name(TransportKind kind);
 
 // Returns the agents of the job, each as a node with the ranks that it supervises: one agent per node, or one per rank

@@ -1,5 +1,6 @@
-// How an engine (mpirun) hands the launcher's words to the agents that it starts, one for each rank: whom to call on
-// the command line, which others may see, and what proves both ends in one environment variable. Both ends; pure but
+// These functions are how an engine hands the launcher's words to the agents that it starts. Whom to call stands on the
+// command line, which others may see. The key that proves both ends comes in a variable (mpirun, jsrun), as a line of
+// standard input (Slurm, and Spark's order), or in a file (Kubernetes). Both ends use them; they are pure, but for
 // own_network_stack and read_call_secret.
 #pragma once
 

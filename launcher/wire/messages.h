@@ -1,19 +1,7 @@
-// What launcher and agent say to each other: frames (base/frame.h) of the types below, with bodies encoded by
-// base/bytes.h. One struct per message that has more than one field, which lists them once for both directions
-// (fields.h); every decoder is total.
-//
-// From the launcher to the agent: Welcome, Start, Stop, Forward, Suspend, Continue, Credit, Exchanged, Notice,
-// Heartbeat, Ack, Resume, Bye, RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Generation,
-// EndRank, Input, InputEnd, AskStacks, Watch, OfferTree, TreeList, FileBytes,
-// FetchFiles, ResultCredit.
-//
-// From the agent to the launcher: Ready, Started, StartFailed, Output, OutputEnd, Failing, Exited, Exchange, Joined,
-// Problem, Heartbeat, Done, Ack, Resumed, NoResume, Ending, Leaving, RelayOutput, RelayErrors, RelayOver, InputCredit,
-// InputOver, Stacks, Sample, AskTree, WantFiles, FileCredit, TreeHere, ResultList,
-// ResultBytes.
-//
-// When a node is checked, and no job is run (check_messages.h): AskClock, AskSurvey and AskProbe go to the agent, and
-// Clock, System, Software, Listening and Probed come back.
+// These are the messages of launcher and agent: frames (base/frame.h) of the types of AgentMessage, with bodies encoded
+// by base/bytes.h. Each message that has more than one field is a struct, which lists them once for both directions
+// (fields.h); every decoder is total. AskClock, AskSurvey and AskProbe, with their answers, check a node on which no
+// job is run (check_messages.h).
 //
 // The agent's first word is Ready, the launcher's Welcome. Where a session may be resumed (Welcome says so) it outlives
 // its connection once the ranks were started: the launcher opens a new one, to a new agent of the same program, and
@@ -52,6 +40,7 @@ namespace hvd::launch {
 inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 13, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
+  // From the launcher to the agent:
   kWelcome = 1,
   kStart = 2,
   kStop = 3,
@@ -73,6 +62,7 @@ enum class AgentMessage : std::uint16_t {
   kGeneration = 18,     // GenerationMessage
   kEndRank = 19,        // i32 rank, i32 signal: it has failed and does not end by itself
 
+  // From the agent to the launcher:
   kReady = 20,
   kStarted = 21,      // i32 rank, i32 pid
   kStartFailed = 22,  // StartFailedMessage
@@ -93,6 +83,7 @@ enum class AgentMessage : std::uint16_t {
   kFailing = 36,      // FailingMessage
   kLeaving = 37,      // text: why the agent asks that its ranks leave the others when it suits these
 
+  // Both ways, by what they are for:
   kInput = 40,        // bytes: for the standard input of the node's ranks that are given it
   kInputEnd = 41,     // empty: its end
   kInputCredit = 42,  // u64 bytes of Input that may be sent in addition
