@@ -384,7 +384,7 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--plm-rsh-agent", flags.plm_rsh_agent)->group("");  // foreign/mpirun_words.h
   app.add_option("--plm-rsh-args", flags.plm_rsh_args)->group("");
   app.add_option("--setting-of-timeout", flags.timeout_setting)->group("");                  // hvdrun manifest
-  app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h
+  app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // engines/driver_pipe.h
   app.add_option("--unkept-after", flags.unkept_variable)->group("");  // horovod/runner/_exchange.py
   app.add_option("--end-with-parent", flags.parent)->check(CLI::PositiveNumber)->group("");  // horovod/runner/_job.py
   app.add_flag("--mpi", flags.mpi, "As --launcher mpi");

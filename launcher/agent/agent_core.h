@@ -2,7 +2,7 @@
 // node's ranks (NodeRanks) are started, supervised and reaped, and when the job is over, or the launcher is gone,
 // nothing is left running.
 //
-// Thread: loop only; the agent has no other thread, so a rank that dies with its parent thread dies with the agent.
+// Thread: loop only. It starts all ranks too, so a rank that dies with its parent thread dies with the agent.
 #pragma once
 
 #include <array>

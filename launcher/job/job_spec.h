@@ -85,7 +85,7 @@ struct JobSpec {
   BindMode bind = BindMode::kNone;
   InputMode input = InputMode::kNone;
   int input_rank = 0;                                     // used with InputMode::kOne
-  Duration start_timeout = std::chrono::seconds(60);      // until every rank runs
+  Duration start_timeout = std::chrono::seconds(60);      // until all hosts must have answered
   Duration grace = std::chrono::seconds(10);              // between the first signal and SIGKILL when a job is stopped
   Duration reconnect_timeout = std::chrono::seconds(60);  // for a node whose connection broke; 0: it is lost at once
   // Between two signs of life on a connection to another host; after three without an answer it is lost.
@@ -160,7 +160,7 @@ struct JobSpec {
   std::string allocation;    // what is said of hosts that a batch system or a variable has given; empty: nothing
   int agent_port = 0;        // kKubernetes: where the agents call
   std::string key_file;      // kKubernetes: the key that they prove to have
-  int driver_fd = -1;        // kSpark: leads to the program that starts the tasks (run/driver_pipe.h)
+  int driver_fd = -1;        // kSpark: leads to the program that starts the tasks (engines/driver_pipe.h)
   std::vector<std::string> mpi_args;      // further arguments for mpirun
   std::vector<std::string> binding_args;  // the arguments by which mpirun binds ranks; empty: it does not
 };

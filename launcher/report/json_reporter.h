@@ -54,7 +54,7 @@ class JsonReporter final : public JobReporter {
   const TimeOfDay time_;
 };
 
-// Reports a job that ended before there was a reporter, with the same lines as on_refused().
+// Reports a job that ended before there was a reporter, with the lines of news::Refused.
 Lines json_refusal(const Error& why, int exit_code, const TimeOfDay& time);
 // Returns one of hvdrun's own diagnostics as the event "log".
 std::string json_log_line(LogLevel level, std::string_view message, const TimeOfDay& time);

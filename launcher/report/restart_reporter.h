@@ -1,4 +1,4 @@
-// RestartReporter reports one start of a job that may be started anew (run/job_restarts.h). It passes on what another
+// RestartReporter reports one start of a job that may be started anew (state/job_restarts.h). It passes on what another
 // reporter prints, asks at the end of the start whether that was the end of the job, and tells of a new size.
 //
 // Thread: loop only.

@@ -1,4 +1,4 @@
-// Database is one SQLite file; statements take and return values. No other code uses SQLite; store.h defines what the
+// Database is one SQLite file; statements take and return values. No other code uses SQLite; job_store.h says what the
 // tables mean.
 //
 // Thread: one at a time. Several processes may have the same file open. A write waits for the writes of others, for

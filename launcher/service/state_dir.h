@@ -1,7 +1,7 @@
 // StateDir is the folder below $XDG_STATE_HOME/hvdrun where the service keeps its files, and through which its
 // processes notify each other of changes. Only the user can read it (0700, 0600).
 //
-//   service/jobs.db        the records (store.h)
+//   service/jobs.db        the records (job_store.h)
 //   service/locks/UUID     held by the supervisor of a job for as long as it lives
 //   service/locks/wake     written by each process that changes a record
 //   service/tickets/UUID   what the job is started with (ticket.h); removed with its end

@@ -2,7 +2,7 @@
 // and the values of constants. libhvd loads MPI at run time, so it cannot take these from mpi.h. The interfaces are
 // frozen: Open MPI's since version 1.7 (libmpi.so.40 since 3.0), MPICH's by the MPICH ABI Compatibility Initiative
 // since 3.1, and that of the standard MPI 5.0.
-// tests/unit/runtime/backend compares Open MPI's with the machine's mpi.h, if there is one.
+// tests/unit/runtime/mpi/mpi_abi_test.cpp compares Open MPI's with the machine's mpi.h, if there is one.
 #pragma once
 
 #include <array>

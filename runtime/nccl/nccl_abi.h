@@ -1,5 +1,5 @@
 // The binary interface of NCCL: numbers, sizes and function types, as they are since version 2.18. libhvd loads NCCL at
-// run time, so building needs no header of NVIDIA. tests/unit/runtime/backend/nccl_abi_test.cpp compares this with the
+// run time, so building needs no header of NVIDIA. tests/unit/runtime/nccl/nccl_abi_test.cpp compares this with the
 // nccl.h of a machine that has one.
 #pragma once
 

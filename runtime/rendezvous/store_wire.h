@@ -1,5 +1,6 @@
 // This is the protocol between a rank and its node's agent, over the unix socket of contract::kAgentSocket: frames
-// (base/frame.h) with the bodies below (base/bytes.h). The agent relays them to the launcher's StoreServer.
+// (base/frame.h) with the bodies below (base/bytes.h). The agent relays them to the launcher's Generations
+// (launcher/membership/generations.h).
 //
 //   rank -> agent   Hello     text token, i32 rank
 //   agent -> rank   Welcome   32 bytes secret, u8 1 and a GenerationPlace, or u8 0: the place it was started with
