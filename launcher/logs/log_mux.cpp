@@ -95,7 +95,6 @@ Result<void> LogMux::keep_in(const RankFilesOptions& options, bool has_tags) {
 
 void LogMux::feed(int node, int rank, bool is_error, std::string_view bytes) {
   owed_[static_cast<std::size_t>(node)] += bytes.size();
-  bytes_ += bytes.size();
   LineSplitter& splitter = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0];
   splitter.feed(bytes, [&](std::string_view line) { take(rank, is_error, line, false); });
   update_bar_with_partial(rank, is_error);

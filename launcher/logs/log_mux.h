@@ -121,7 +121,6 @@ class LogMux {
   [[nodiscard]] std::string kept_in(int rank) const {
     return kept_.empty() ? "" : kept_.front().files->folder_of(rank);
   }
-  [[nodiscard]] std::uint64_t bytes_printed() const { return bytes_; }
 
  private:
   struct RankLog {
@@ -175,7 +174,6 @@ class LogMux {
   std::string stamp_;
   bool flush_scheduled_ = false;
   std::uint64_t shown_ = 0;  // lines on both streams, which may end on one screen
-  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace hvd::launch
