@@ -30,20 +30,10 @@ std::string mpi_version(const DynLib& library) {
   return whole.substr(0, whole.find_first_of(",\n"));
 }
 
-// Returns a variable's value; empty: it is not set.
-std::string own_variable(const std::string& name) {
-  for (const std::string& item : own_environment()) {
-    if (item.starts_with(name + "=")) {
-      return item.substr(name.size() + 1);
-    }
-  }
-  return "";
-}
-
 // Finds the library that a rank would load here. Where the variable is set it is that one and no other, else the first
 // of these names that exists.
 Result<DynLib> find_library(const char* variable, std::span<const char* const> names) {
-  if (const std::string named = own_variable(variable); !named.empty()) {
+  if (const std::string named = launch::value_in(own_environment(), variable); !named.empty()) {
     auto library = DynLib::open(named, DynLib::Scope::kOwn);
     return library.ok() ? std::move(library) : library.error().with_context(variable);
   }
@@ -64,7 +54,7 @@ Result<std::string> find_mpi() {
     const std::string version = mpi_version(library.value());
     return version.empty() ? library.value().path() : version + ", " + library.value().path();
   }
-  return Error(Code::kNotFound, own_variable(contract::kMpiLibrary).empty()
+  return Error(Code::kNotFound, launch::value_in(own_environment(), contract::kMpiLibrary).empty()
                                     ? std::string("no ") + kMpiNames.front() + " nor " + kMpiNames[1] +
                                           " found; install Open MPI or MPICH, or name its file in HVD_MPI_LIBRARY"
                                     : library.error().message());
@@ -78,7 +68,7 @@ Result<std::string> find_nccl() {
   int version = 0;  // 22703 is 2.27.3
   if (!library.ok()) {
     return Error(Code::kNotFound,
-                 (own_variable(contract::kNcclLibrary).empty()
+                 (launch::value_in(own_environment(), contract::kNcclLibrary).empty()
                       ? "no libnccl.so.2 found; PyTorch brings one, or install nvidia-nccl-cu13, or name its file in "
                         "HVD_NCCL_LIBRARY"
                       : library.error().message()) +
@@ -106,7 +96,7 @@ launch::SoftwareSurvey survey_python() {
   launch::SoftwareSurvey software;
   const std::vector<std::string> environment = own_environment();
   for (const char* name : {"python", "python3"}) {
-    const auto found = launch::find_program(name, own_variable("PATH"), "");
+    const auto found = launch::find_program(name, launch::value_in(environment, "PATH"), "");
     if (found.ok()) {
       software.program = found.value();
       launch::ask_python(environment, kPatience, software);

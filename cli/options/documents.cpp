@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/options/manual.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -44,14 +45,6 @@ std::string replaced(const std::string& text, char what, const std::string& by) 
 std::string roff(const std::string& text) {
   std::string safe = replaced(replaced(text, '\\', "\\e"), '-', "\\-");
   return safe.starts_with('.') || safe.starts_with('\'') ? "\\&" + safe : safe;
-}
-
-std::string joined(const std::vector<std::string>& words, const std::string& between) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : between) + word;
-  }
-  return text;
 }
 
 std::string man_options(const Options& options) {

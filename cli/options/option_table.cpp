@@ -427,7 +427,7 @@ void add_options(CLI::App& app, Flags& flags) {
 
 void add_bench_options(CLI::App& app, Flags& flags) {
   constexpr const char* kGroup = "hvdrun bench";
-  app.add_option("--min", flags.bench_min, "Smallest size in bytes; K, M and G are understood; default: 4")
+  app.add_option("--min", flags.bench_min, "Smallest size in bytes; K, M, G and T are understood; default: 4")
       ->type_name("SIZE")
       ->group(kGroup);
   app.add_option("--max", flags.bench_max, "Largest size; default: 64M, of latency 1K")

@@ -87,14 +87,6 @@ class Failures {
   bool has_answer_ = false;
 };
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
-  }
-  return text;
-}
-
 std::vector<Attempt> start_all(const std::vector<SocketAddress>& addresses, Failures& failures) {
   std::vector<Attempt> attempts;
   for (const SocketAddress& address : addresses) {

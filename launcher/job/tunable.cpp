@@ -1,6 +1,5 @@
 #include "launcher/job/tunable.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -92,9 +91,7 @@ Error bad(const std::string& what, const std::string& expected, std::string_view
 
 // Reads a truth value as YAML 1.1 and people write it.
 Result<bool> truth(std::string_view value, const std::string& what) {
-  std::string lower(value);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const std::string lower = lowered(std::string(value));
   for (const char* yes : {"true", "yes", "on", "1"}) {
     if (lower == yes) {
       return true;

@@ -143,9 +143,7 @@ std::vector<std::string> file_ids(const std::vector<std::string>& hosts) {
 }
 
 bool needs_mpi(const JobFile& job, const JobLayout& layout) {
-  std::string backend = job.tool.backend;
-  std::transform(backend.begin(), backend.end(), backend.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const std::string backend = lowered(job.tool.backend);
   switch (job.tool.kind) {
     case Toolkit::kCustomMpi:
     case Toolkit::kCntk:

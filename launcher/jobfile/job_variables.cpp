@@ -46,14 +46,6 @@ std::vector<std::string> endpoints(const JobRun& run, const std::vector<JobNodeF
   return all;
 }
 
-std::string joined(const std::vector<std::string>& words, const char* separator) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : separator) + word;
-  }
-  return text;
-}
-
 // Returns TF_CONFIG, which tf.distribute and tf.estimator read. A single process gets no cluster: with one, an
 // estimator would demand a chief in it.
 std::string tf_config(const JobRun& run, const std::vector<JobNodeFacts>& facts, const JobProcess& process) {

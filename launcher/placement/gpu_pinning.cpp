@@ -1,17 +1,9 @@
 #include "launcher/placement/gpu_pinning.h"
 
-#include <algorithm>
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ",") + word;
-  }
-  return text;
-}
 
 // Returns what JAX takes for the devices of a process: "0,1,2". Without it, it takes LOCAL_RANK.
 std::string jax_devices(std::size_t gpus, int local_rank, int local_size) {
@@ -51,7 +43,7 @@ EnvList gpu_env(GpuMode mode, const JobGpus& gpus, int local_rank, int local_siz
   if (mode == GpuMode::kLocal) {
     EnvList env;
     if (!gpus.is_whole) {
-      env.emplace_back(gpus.variable, joined(gpus.names));
+      env.emplace_back(gpus.variable, joined(gpus.names, ","));
     }
     env.emplace_back("JAX_LOCAL_DEVICE_IDS", jax_devices(count, local_rank, local_size));
     return env;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "launcher/jobfile/job_file.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -41,8 +42,7 @@ class FileSystemReader {
     FileSystem system;
     HVD_TRY_ASSIGN(system.name, line_of("name"));
     HVD_TRY_ASSIGN(system.type, line_of("type"));
-    std::transform(system.type.begin(), system.type.end(), system.type.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    system.type = lowered(std::move(system.type));
     HVD_TRY_ASSIGN(system.source, line_of("source"));
     HVD_TRY_ASSIGN(system.options, line_of("options"));
     HVD_TRY_ASSIGN(system.account, line_of("account"));

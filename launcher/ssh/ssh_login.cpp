@@ -8,6 +8,8 @@
 
 #include <libssh2.h>
 
+#include "runtime/base/text.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -21,14 +23,6 @@ bool signs_rsa_with_sha2() {
 
 bool is_usable_type(const std::string& type) {
   return type == "ssh-ed25519" || type == "ssh-rsa" || type == "pem" || type.starts_with("ecdsa-sha2-nistp");
-}
-
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
-  }
-  return text;
 }
 
 // Returns the certificate that ssh would find: one of CertificateFile, or KEY-cert.pub beside a key.
@@ -325,13 +319,13 @@ Error SshLogin::refusal() const {
     return Error(Code::kAuth, "the server took a key of user " + config_.user + ", and asks for more (" + left_ +
                                   "), which hvdrun cannot answer; " + std::string(kLogInFirst));
   }
-  text += tried_.empty() ? "; no usable key was found" : "; tried " + join(tried_);
+  text += tried_.empty() ? "; no usable key was found" : "; tried " + joined(tried_);
   if (was_cut_off_) {
     text += "; then the server closed the connection";
     text += tried_.size() > 1 ? " (too many attempts? name one key with IdentityFile and IdentitiesOnly)" : "";
   }
   if (!skipped_.empty()) {
-    text += "; skipped " + join(skipped_);
+    text += "; skipped " + joined(skipped_);
   }
   if (tried_rsa_ && !signs_rsa_with_sha2()) {
     text += "; RSA keys: " + libssh2_version_text() +

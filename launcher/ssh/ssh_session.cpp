@@ -14,6 +14,8 @@
 #define LIBSSH2_DISABLE_DEPRECATION
 #include <libssh2.h>
 
+#include "runtime/base/text.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -58,14 +60,6 @@ std::vector<std::string> known_names(LIBSSH2_SESSION* session, int method) {
   return names;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) {
-    text += (text.empty() ? "" : ",") + name;
-  }
-  return text;
-}
-
 // Returns the `wanted` names that libssh2 knows, in their order. libssh2_session_method_pref would leave out the others
 // too, but up to 1.10 it does so by a memcpy() within one buffer.
 std::string common_names(LIBSSH2_SESSION* session, int method, std::string_view wanted) {
@@ -79,7 +73,7 @@ std::string common_names(LIBSSH2_SESSION* session, int method, std::string_view 
       common.emplace_back(name);
     }
   }
-  return joined(common);
+  return joined(common, ",");
 }
 
 ssize_t take(libssh2_socket_t, void* into, std::size_t size, int flags, void** intake) {
@@ -155,8 +149,9 @@ Result<void> SshSession::allow_of(int method, const char* name, const std::strin
 
 Result<void> SshSession::allow(const SshAlgorithms& algorithms) {
   HVD_TRY(allow_of(LIBSSH2_METHOD_HOSTKEY, "HostKeyAlgorithms", algorithms.host_keys));
-  const std::string key_exchange = algorithms.key_exchange.empty() ? joined(known_names(session_, LIBSSH2_METHOD_KEX))
-                                                                   : algorithms.key_exchange + kKexExtensions;
+  const std::string key_exchange = algorithms.key_exchange.empty()
+                                       ? joined(known_names(session_, LIBSSH2_METHOD_KEX), ",")
+                                       : algorithms.key_exchange + kKexExtensions;
   HVD_TRY(allow_of(LIBSSH2_METHOD_KEX, "KexAlgorithms", key_exchange));
   if (!algorithms.ciphers.empty()) {
     HVD_TRY(allow_of(LIBSSH2_METHOD_CRYPT_CS, "Ciphers", algorithms.ciphers));

@@ -13,6 +13,7 @@
 #include "launcher/process/spawn.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/machine.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -34,12 +35,10 @@ constexpr std::array<SeatVariables, 4> kEngines = {{
 
 Result<std::int32_t> number_in(const std::vector<std::string>& environment, const char* name) {
   const std::string text = value_in(environment, name);
-  std::int32_t number = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failed != std::errc() || end != text.data() + text.size() || number < 0) {
-    return Error(Code::kInvalid, std::string(name) + " is '" + text + "', expected a number");
-  }
-  return number;
+  const auto number = parse_number<std::int32_t>(text, 0);
+  return number
+             ? Result<std::int32_t>(*number)
+             : Result<std::int32_t>(Error(Code::kInvalid, std::string(name) + " is '" + text + "', expected a number"));
 }
 
 bool take_hex(std::string_view text, MutableBytes bytes) {
@@ -75,17 +74,7 @@ std::vector<std::string> call_words(const std::string& agent_path, const std::st
 }
 
 std::string call_key_text(const CallKey& key) {
-  static constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  const auto add = [&text](Bytes bytes) {
-    for (const std::uint8_t byte : bytes) {
-      text += kDigits[byte >> 4U];
-      text += kDigits[byte & 15U];
-    }
-  };
-  add(key.secret);
-  add(key.launcher);
-  return text;
+  return hex(key.secret) + hex(key.launcher);
 }
 
 Result<CallKey> parse_call_key(std::string_view text) {
@@ -179,21 +168,18 @@ Result<CallOrder> parse_order(std::string_view line) {
       "the order at its standard input is none; only a task of horovod.spark or horovod.ray starts this");
   std::array<std::string_view, 3> words;
   for (std::string_view& word : words) {
-    const std::size_t end = std::min(line.find(' '), line.size());
-    word = line.substr(0, end);
-    line.remove_prefix(std::min(end + 1, line.size()));
+    word = take_until(line, ' ');
   }
   CallOrder order;
   const auto key = parse_call_key(words[0]);
-  const auto number = [](std::string_view word, std::int32_t& value) {
-    const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), value);
-    return failed == std::errc() && end == word.data() + word.size();
-  };
-  if (!key.ok() || !line.empty() || !number(words[1], order.seat.rank) || !number(words[2], order.seat.size) ||
-      order.seat.rank < 0 || order.seat.rank >= order.seat.size) {
+  const auto rank = parse_number<std::int32_t>(words[1], 0);
+  const auto size = parse_number<std::int32_t>(words[2], 0);
+  if (!key.ok() || !line.empty() || !rank || !size || *rank >= *size) {
     return refused;
   }
   order.key = key.value();
+  order.seat.rank = *rank;
+  order.seat.size = *size;
   return order;
 }
 

@@ -68,13 +68,6 @@ Result<bool> read_switch(const Reader& env, const char* name) {
   return value != 0;
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return text;
-}
-
 // Reads an index and the count that it must be below.
 Result<void> read_pair(const Reader& env, const char* index_name, const char* count_name, int& index, int& count) {
   HVD_TRY_ASSIGN(count, env.number<int>(count_name, 1, kMaxRanks, std::nullopt));
@@ -161,7 +154,7 @@ Result<void> read_mpi(const Reader& env, Config& config) {
   config.mpi.library = env.text(contract::kMpiLibrary).value_or("");
   HVD_TRY_ASSIGN(const bool is_off, read_switch(env, contract::kMpiThreadsOff));
   config.mpi.wants_all_threads = !is_off;
-  const std::string operations = lower(env.text(contract::kCpuOperations).value_or(""));
+  const std::string operations = lowered(env.text(contract::kCpuOperations).value_or(""));
   // Scripts for Intel's machines ask for the libraries that Horovod has there: ccl, and mlsl before it.
   if (operations != "" && operations != "mpi" && operations != "gloo" && operations != "ccl" && operations != "mlsl") {
     return Error(Code::kInvalid, std::string(contract::kCpuOperations) + " is '" + operations +
@@ -177,7 +170,7 @@ Result<void> read_devices(const Reader& env, Config& config) {
   devices.nccl_library = env.text(contract::kNcclLibrary).value_or("");
   HVD_TRY_ASSIGN(devices.completes_early, read_switch(env, contract::kEarlyCompletion));
   const auto read_kind = [&](const char* name, bool otherwise) -> Result<bool> {
-    const std::string value = lower(env.text(name).value_or(""));
+    const std::string value = lowered(env.text(name).value_or(""));
     const bool is_other_library = value == "ddl" || value == "ccl";  // Horovod has these between GPUs too
     if (value != "" && value != "nccl" && value != "mpi" && value != "none" && !is_other_library) {
       return Error(Code::kInvalid, std::string(name) + " is '" + value +
@@ -200,7 +193,7 @@ Result<void> read_devices(const Reader& env, Config& config) {
 
 // Asked for, it holds for all that leaves a host, or the job does not start.
 Result<void> read_link_security(const Reader& env, Config& config) {
-  const std::string value = lower(env.text(contract::kLinkSecurity).value_or("plain"));
+  const std::string value = lowered(env.text(contract::kLinkSecurity).value_or("plain"));
   if (value != "plain" && value != "encrypt") {
     return Error(Code::kInvalid, std::string(contract::kLinkSecurity) + " is '" + value +
                                      "', expected encrypt (what goes to other hosts is encrypted) or plain");
@@ -241,7 +234,7 @@ Result<LogLevel> read_log_level(const Reader& env) {
   if (!value) {
     return LogLevel::kWarning;
   }
-  const std::string level = lower(*value);
+  const std::string level = lowered(*value);
   if (level == "trace" || level == "debug") {
     return LogLevel::kDebug;
   }

@@ -4,6 +4,20 @@
 
 namespace hvd {
 
+std::optional<std::uint64_t> parse_byte_count(std::string_view text, std::uint64_t most) {
+  constexpr std::string_view kUnits = "kmgt";
+  unsigned shift = 0;
+  if (!text.empty()) {
+    const std::string last = lowered(std::string(text.substr(text.size() - 1)));
+    if (const auto unit = kUnits.find(last); unit != std::string_view::npos) {
+      shift = 10 * (static_cast<unsigned>(unit) + 1);
+      text.remove_suffix(1);
+    }
+  }
+  const auto number = parse_number<std::uint64_t>(text, 1, most >> shift);
+  return number ? std::optional(*number << shift) : std::nullopt;
+}
+
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n";
   const std::size_t first = text.find_first_not_of(kBlank);
@@ -22,6 +36,15 @@ void add_to_list(std::string& list, std::string_view word, std::string_view sepa
     list += separator;
   }
   list += word;
+}
+
+std::string joined(const std::vector<std::string>& words, std::string_view separator) {
+  std::string list;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    list += i == 0 ? "" : separator;
+    list += words[i];
+  }
+  return list;
 }
 
 std::string host_and_port(const std::string& address, const std::string& port) {

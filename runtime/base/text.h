@@ -1,6 +1,5 @@
-// Small texts that every room makes or reads: whole numbers, lines, lists, counts, durations, and bytes as hexadecimal
-// digits.
-// They stand here once, so that all of them refuse the same input.
+// These are small texts that every room makes or reads: numbers, sizes, lines, lists, counts, durations, and bytes as
+// hexadecimal digits. They stand here once, so that all rooms refuse the same input.
 //
 // Pure. Thread: any.
 #pragma once
@@ -14,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "runtime/base/clock.h"
 
@@ -33,6 +33,10 @@ std::optional<Number> parse_number(std::string_view text, Number low = std::nume
   return number;
 }
 
+// The number of bytes that a size means: "512", or "10M" with K, M, G or T in letters of either case, each 1024 times
+// the one before. nullopt: it is no such text, or means a number outside 1..most.
+std::optional<std::uint64_t> parse_byte_count(std::string_view text, std::uint64_t most);
+
 // Without the spaces, tabs and ends of lines at both ends; a part of `text`.
 std::string_view trimmed(std::string_view text);
 
@@ -42,6 +46,9 @@ std::string_view take_until(std::string_view& text, char end);
 
 // Adds a word to a list in words: "a" becomes "a, b".
 void add_to_list(std::string& list, std::string_view word, std::string_view separator = ", ");
+
+// All words as one list.
+std::string joined(const std::vector<std::string>& words, std::string_view separator = ", ");
 
 // "1 node", "2 nodes".
 std::string counted(std::size_t count, std::string_view noun);

@@ -33,14 +33,6 @@ constexpr std::array<std::pair<const char*, ReduceOp>, 5> kOps = {{{"sum", Reduc
                                                                    {"max", ReduceOp::kMax},
                                                                    {"avg", ReduceOp::kAverage}}};
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    add_to_list(text, word);
-  }
-  return text;
-}
-
 template <typename Table>
 std::vector<std::string> names_in(const Table& table) {
   std::vector<std::string> names;
@@ -79,14 +71,6 @@ std::string text_of(double value) {
 std::string encode_timing(const char* name, const Timing& t) {
   return std::string(" ") + name + "=" + text_of(t.median_s) + "/" + text_of(t.fastest_s) + "/" + text_of(t.p99_s) +
          "/" + text_of(t.slowest_s) + "/" + std::to_string(t.calls) + "/" + std::to_string(t.wrong);
-}
-
-// Returns the part before the next `mark`, and removes both from the text.
-std::string_view take_until(std::string_view& text, char mark) {
-  const auto at = text.find(mark);
-  const std::string_view part = text.substr(0, at);
-  text.remove_prefix(at == std::string_view::npos ? text.size() : at + 1);
-  return part;
 }
 
 std::optional<Timing> decode_timing(std::string_view text) {
@@ -181,17 +165,12 @@ Result<Dtype> type_of(std::string_view name) {
 }
 
 Result<std::int64_t> parse_size(std::string_view text) {
-  const Error wrong(Code::kInvalid, "size '" + std::string(text) + "': expected bytes, or a number with K, M or G");
-  int shift = 0;
-  if (!text.empty()) {
-    const char last = static_cast<char>(text.back() | 0x20);
-    shift = last == 'k' ? 10 : last == 'm' ? 20 : last == 'g' ? 30 : 0;
+  const auto bytes = parse_byte_count(text, kMaxBytes);
+  if (!bytes) {
+    return Error(Code::kInvalid,
+                 "size '" + std::string(text) + "': expected bytes, or a number with K, M, G or T, 1T at most");
   }
-  const auto number = parse_number<std::int64_t>(text.substr(0, text.size() - (shift > 0 ? 1 : 0)));
-  if (!number || *number < 1 || *number > (kMaxBytes >> shift)) {
-    return wrong;
-  }
-  return *number << shift;
+  return static_cast<std::int64_t>(*bytes);
 }
 
 Result<void> check(const BenchOptions& options) {

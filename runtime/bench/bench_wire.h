@@ -50,7 +50,7 @@ const char* name_of(Measure measure);
 Result<Measure> measure_of(std::string_view name);
 Result<Dtype> type_of(std::string_view name);
 Result<ReduceOp> op_of(std::string_view name);
-// Reads a size: "64M" is 64 MiB; K, M and G are powers of 1024, in either case.
+// Reads a size: "64M" is 64 MiB; K, M, G and T are powers of 1024, in either case.
 Result<std::int64_t> parse_size(std::string_view text);
 
 // Returns kInvalid, in the user's terms, for options that cannot be measured.

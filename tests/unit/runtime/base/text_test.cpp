@@ -32,6 +32,23 @@ TEST_CASE("a list in words has separators only between words") {
   CHECK(list == "a, b, c");
   add_to_list(list, "d", " or ");
   CHECK(list == "a, b, c or d");
+  CHECK(joined({"a", "b", "c"}) == "a, b, c");
+  CHECK(joined({"", "b"}, "|") == "|b");
+  CHECK(joined({"a"}, "|") == "a");
+  CHECK(joined({}).empty());
+}
+
+TEST_CASE("a size has a unit or none, and is within its bound") {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40U;
+  CHECK(parse_byte_count("4", kMost) == 4);
+  CHECK(parse_byte_count("64k", kMost) == 65536);
+  CHECK(parse_byte_count("2M", kMost) == 2U << 20U);
+  CHECK(parse_byte_count("1T", kMost) == kMost);
+  for (const char* text :
+       {"", "K", "0", "0K", "-4", "+4", "1.5M", "4MB", "4 M", "2T", "1025G", "99999999999999999999"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_byte_count(text, kMost).has_value());
+  }
 }
 
 TEST_CASE("an address that has colons itself has brackets before its port") {
