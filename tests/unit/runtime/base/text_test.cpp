@@ -69,7 +69,8 @@ TEST_CASE("one thing has no s at its end") {
 TEST_CASE("a text is shown without control characters") {
   CHECK(without_controls("a\x1b[2J\x7f\n\tb") == "a?[2J???b");
   CHECK(without_controls("a\n\tb\r", "\n\t") == "a\n\tb?");
-  CHECK(without_controls("\xc2\x9b" "2J \xc2\xa0 \xc3\xa9 \xc2") == "?2J \xc2\xa0 \xc3\xa9 \xc2");
+  CHECK(without_controls("\xc2\x9b"
+                         "2J \xc2\xa0 \xc3\xa9 \xc2") == "?2J \xc2\xa0 \xc3\xa9 \xc2");
 }
 
 TEST_CASE("a text becomes one shell word that means exactly it") {
