@@ -62,8 +62,14 @@ class Reader {
   const Environment& environment_;
 };
 
-// Reads a switch as Horovod does: a number, where 0 is off.
+// Reads a switch: a number as in Horovod, where 0 is off, or a word.
 Result<bool> read_switch(const Reader& env, const char* name) {
+  const std::string word = lowered(env.text(name).value_or(""));
+  for (const auto& [on, off] : {std::pair("true", "false"), std::pair("yes", "no"), std::pair("on", "off")}) {
+    if (word == on || word == off) {
+      return word == on;
+    }
+  }
   HVD_TRY_ASSIGN(const int value, env.number<int>(name, INT_MIN, INT_MAX, 0));
   return value != 0;
 }
@@ -104,42 +110,61 @@ Result<void> read_started_ranks(const Reader& env, MpiSettings& mpi) {
   return {};
 }
 
-// Says whether a variable of any launcher that starts ranks is there.
-bool is_started(const Reader& env) {
-  const auto names = {contract::kRank,    contract::kSize,     contract::kAgentSocket, contract::kOpenMpiSize,
-                      contract::kPmiSize, contract::kPmixRank, contract::kTorchrunId};
+// Launchers of Horovod's Gloo, also other people's, set this for the ranks; no setting of ours.
+constexpr const char* kGlooSize = "HOROVOD_SIZE";
+constexpr const char* kGlooAddress = "HOROVOD_GLOO_RENDEZVOUS_ADDR";
+
+// The number that a variable of a launcher tells; 1 where it tells none.
+int told_count(const Reader& env, const char* name) {
+  const auto told = env.number<int>(name, 1, kMaxRanks, 1);
+  return told.ok() ? told.value() : 1;
+}
+
+// Says whether a launcher that libhvd knows is nearer to this rank than srun, or than one of Horovod's.
+bool has_known_launcher(const Reader& env) {
+  const auto names = {contract::kAgentSocket, contract::kRank,    contract::kSize,
+                      contract::kOpenMpiSize, contract::kPmiSize, contract::kPmixRank};
   return std::any_of(names.begin(), names.end(), [&](const char* name) { return env.text(name).has_value(); });
 }
 
-// Launchers of Horovod's Gloo, also other people's, set this for the ranks; no setting of ours.
-constexpr const char* kGlooSize = "HOROVOD_SIZE";
+// Says whether a variable of any launcher that starts ranks is there.
+bool is_started(const Reader& env) {
+  return has_known_launcher(env) || env.text(contract::kTorchrunId).has_value();
+}
 
 // Returns a warning for a rank that was started as one of several, in a way that tells it nothing of the others. The
 // user may want that: many jobs of one rank each.
 std::string words_when_alone(const Reader& env) {
-  const auto count = [&](const char* name) {
-    const auto told = env.number<int>(name, 1, kMaxRanks, 1);
-    return told.ok() ? told.value() : 1;
-  };
   if (env.text(contract::kAgentSocket)) {
     return "";  // hvdrun has started it; in an elastic job it may be the only one that is left
   }
-  if (const int ranks = env.text(contract::kTorchrunId) ? count(contract::kWorldSize) : 1; ranks > 1) {
+  if (const int ranks = env.text(contract::kTorchrunId) ? told_count(env, contract::kWorldSize) : 1; ranks > 1) {
     return "torchrun has started " + std::to_string(ranks) + " ranks (" + contract::kWorldSize +
            "), and this one runs alone; start them with hvdrun";
   }
-  const auto names = {contract::kRank, contract::kSize, contract::kOpenMpiSize, contract::kPmiSize,
-                      contract::kPmixRank};
-  const bool has_nearer = std::any_of(names.begin(), names.end(), [&](const char* name) { return env.text(name); });
-  if (const int tasks = has_nearer ? 1 : count(contract::kSlurmStepSize); tasks > 1) {
+  if (has_known_launcher(env)) {
+    return "";
+  }
+  if (const int tasks = told_count(env, contract::kSlurmStepSize); tasks > 1) {
     return "srun has started " + std::to_string(tasks) + " tasks (" + contract::kSlurmStepSize +
            "), and this rank runs alone; start them with srun --mpi=pmix, or with hvdrun";
   }
-  if (const int ranks = has_nearer ? 1 : count(kGlooSize); ranks > 1) {
+  if (const int ranks = told_count(env, kGlooSize); ranks > 1) {
     return "a launcher of Horovod's has started " + std::to_string(ranks) + " ranks (" + kGlooSize +
            "), and this one runs alone; start them with hvdrun";
   }
   return "";
+}
+
+// Refuses ranks that a launcher of Horovod's tells where to meet: each alone would train a model of its own. Unlike the
+// size, nobody sets that place for jobs of one rank.
+Result<void> refuse_gloo(const Reader& env) {
+  const auto address = env.text(kGlooAddress);
+  if (has_known_launcher(env) || told_count(env, kGlooSize) == 1 || !address) {
+    return {};
+  }
+  return Error(Code::kInvalid, "a launcher of Horovod's has started this rank, to meet the others at " + *address + " (" +
+                                   kGlooAddress + "), which libhvd cannot; start the ranks with hvdrun");
 }
 
 Result<void> read_mpi(const Reader& env, Config& config) {
@@ -150,6 +175,7 @@ Result<void> read_mpi(const Reader& env, Config& config) {
   config.mpi.prefers_mpich =
       config.mpi.told_by == contract::kPmiSize && (env.text(contract::kOpenMpiSize) || !env.text(contract::kPmixRank));
   config.alone = words_when_alone(env);
+  HVD_TRY(refuse_gloo(env));
   config.has_no_launcher = config.alone.empty() && !is_started(env);
   config.mpi.library = env.text(contract::kMpiLibrary).value_or("");
   HVD_TRY_ASSIGN(const bool is_off, read_switch(env, contract::kMpiThreadsOff));

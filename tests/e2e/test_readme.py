@@ -204,8 +204,13 @@ def test_the_hostfile_that_we_show():
 @IN_TREE
 @pytest.mark.parametrize("name", ["hvdrun", "horovodrun"])
 def test_pip_installs_the_command(name):
+    """horovodrun says which Horovod it stands for, since programs compare that number."""
+    version = re.search(r'^__version__ = "(.*)"', (ROOT / "runtime/python/horovod/__init__.py").read_text(), re.M).group(1)
+    versions = {"hvdrun": hvdrun("--version").stdout, "horovodrun": f"{version}\n"}
     done = subprocess.run([VENV / name, "--version"], capture_output=True, text=True, cwd="/", timeout=PATIENCE)
-    assert done.returncode == 0 and done.stdout == hvdrun("--version").stdout
+    assert done.returncode == 0 and done.stdout == versions[name]
+    done = subprocess.run([VENV / name, "--help"], capture_output=True, text=True, cwd="/", timeout=PATIENCE)
+    assert done.returncode == 0 and done.stdout == hvdrun("--help").stdout
 
 
 @IN_TREE

@@ -58,9 +58,10 @@ def environment_of_ranks() -> Dict[str, str]:
     shipped = _shipped_modules()
     if shipped:
         environment["PYTHONPATH"] = os.pathsep.join([*shipped, *filter(None, [environment.get("PYTHONPATH")])])
-    gpus = [] if os.environ.get("HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX") == "1" else gpu_addresses()
+    gpus = gpu_addresses()
     if gpus:
         environment[GPUS] = ",".join(gpus)
+    if gpus and os.environ.get("HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX") != "1":
         # Where the executor has a list of its own, Spark's addresses are positions in it.
         own = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         numbers = all(gpu.isdigit() for gpu in gpus)

@@ -261,12 +261,34 @@ TEST_CASE("a rank that was started as one of several and knows of none of them s
   CHECK(words({{"WORLD_SIZE", "3"}, {"TORCHELASTIC_RUN_ID", "none"}}) ==
         "torchrun has started 3 ranks (WORLD_SIZE), and this one runs alone; start them with hvdrun");
   CHECK(words({{"WORLD_SIZE", "3"}}).empty());
-  CHECK(words({{"HOROVOD_SIZE", "4"}, {"HOROVOD_RANK", "1"}, {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "10.0.0.1"}}) ==
+  CHECK(words({{"HOROVOD_SIZE", "4"}, {"HOROVOD_RANK", "1"}}) ==
         "a launcher of Horovod's has started 4 ranks (HOROVOD_SIZE), and this one runs alone; start them with hvdrun");
   for (const char* launchers : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
     CHECK(words({{"SLURM_STEP_NUM_TASKS", "2"}, {"HOROVOD_SIZE", "2"}, {launchers, "1"}}).empty());
   }
   CHECK(words(changed("SLURM_STEP_NUM_TASKS", "2")).empty());
+}
+
+TEST_CASE("a rank that a launcher of Horovod's tells where to meet the others is refused") {
+  const char* const address = "HOROVOD_GLOO_RENDEZVOUS_ADDR";
+  const auto refused = config_of({{"HOROVOD_SIZE", "4"}, {"HOROVOD_RANK", "1"}, {address, "10.0.0.1"}});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message() ==
+        "a launcher of Horovod's has started this rank, to meet the others at 10.0.0.1 (HOROVOD_GLOO_RENDEZVOUS_ADDR), "
+        "which libhvd cannot; start the ranks with hvdrun");
+  CHECK(config_of({{"HOROVOD_SIZE", "1"}, {address, "10.0.0.1"}}).ok());
+  CHECK(config_of({{"HOROVOD_SIZE", "4"}, {address, "10.0.0.1"}, {"OMPI_COMM_WORLD_SIZE", "1"}}).ok());
+}
+
+TEST_CASE("a switch is a number or a word") {
+  const auto is_on = [](const char* text) { return config_of({{"HOROVOD_AUTOTUNE", text}}).value().engine.autotune.is_on; };
+  for (const char* on : {"1", "2", "-1", "True", "YES", "on"}) {
+    CHECK(is_on(on));
+  }
+  for (const char* off : {"", "0", "false", "No", "OFF"}) {
+    CHECK_FALSE(is_on(off));
+  }
+  CHECK_FALSE(config_of({{"HOROVOD_AUTOTUNE", "maybe"}}).ok());
 }
 
 TEST_CASE("a process that no launcher has told anything is known as such") {
