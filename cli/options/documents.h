@@ -1,5 +1,6 @@
-// make_document() makes the manual page and the shells' completions from the definition of the command line, so that
-// they cannot differ from it. Pure.
+// make_document() makes the manual page and the shells' completions. Options and commands come from the definition of
+// the command line, so that they cannot differ from it. The synopsis and the exit codes are typed in documents.cpp; a
+// test compares them with the usage and the source. Pure.
 #pragma once
 
 #include <string>

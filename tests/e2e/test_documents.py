@@ -42,6 +42,15 @@ def test_every_command_is_in_every_document(kind):
     assert commands() <= written
 
 
+def test_the_synopsis_has_each_form_that_runs_or_submits_a_job():
+    text = re.sub(r"\\f[BIR]|\\(?=-)", "", document("man").split(".SH SYNOPSIS\n.B ")[1].split(".SH")[0])
+    forms = {" ".join(form.split()) for form in text.split(".br\n.B ")}
+    usage = [line for words in ((), ("submit",), ("manifest",)) for line in hvdrun(*words, "--help").stdout.split("\n\n")[0].split("\n")]
+    wanted = {re.sub(r"\[-n NAME\] ", "", line[len("usage: "):]).lower() for line in usage
+              if re.search("run|submit|manifest|check", line[len("usage: hvdrun"):]) and "one of:" not in line}
+    assert len(wanted) > 5 and wanted <= forms
+
+
 def test_the_tables_of_exit_codes_are_those_of_the_source():
     own = re.findall(r"int k\w+ = (\d+);", (ROOT / "launcher/state/exit_codes.h").read_text())
     page = re.findall(r"^\| ([^|]+) \| [^|]", (ROOT / "launcher/docs/failures.md").read_text().split("## Exit codes")[1].split("## ")[0], re.M)
