@@ -70,8 +70,7 @@ class SupervisedJob final : public FileJobObserver {
 
   Result<void> on_output(const std::string& directory, const JobRun& run) override {
     first_size_ = first_size_ == 0 ? run.layout.size() : first_size_;
-    std::error_code failed;
-    const std::string own = std::filesystem::absolute(options_.job.output_dir, failed).string();
+    const std::string own = (std::filesystem::path(options_.job.cwd) / options_.job.output_dir).string();
     std::vector<std::string> files;
     for (int rank = 0; rank < run.layout.size(); ++rank) {
       files.push_back(options_.job.output_dir.empty() ? directory + "/" + process_file(run, rank, false)

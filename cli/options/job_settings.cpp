@@ -40,14 +40,6 @@ constexpr Duration kForEver = std::chrono::hours(24 * 365);  // longer than any 
 const std::map<std::string, launch::BindMode> kBindModes = {
     {"none", launch::BindMode::kNone}, {"core", launch::BindMode::kCore}, {"numa", launch::BindMode::kNuma}};
 
-Result<std::string> working_directory() {
-  std::array<char, PATH_MAX> buffer{};
-  if (::getcwd(buffer.data(), buffer.size()) == nullptr) {
-    return Error::from_errno("cannot tell the working directory");
-  }
-  return std::string(buffer.data());
-}
-
 Result<launch::HostList> hosts_of(const Flags& flags) {
   if (!flags.hosts.empty() && !flags.hostfile.empty()) {
     return Error(Code::kInvalid, "give either -H or --hostfile, not both");
@@ -479,6 +471,14 @@ std::vector<std::string> notices_of(const Flags& flags, const launch::JobSpec& j
     notices.push_back("--mpi-args and --binding-args have no effect: mpirun starts no elastic ranks, so hvdrun does");
   }
   return notices;
+}
+
+Result<std::string> working_directory() {
+  std::array<char, PATH_MAX> buffer{};
+  if (::getcwd(buffer.data(), buffer.size()) == nullptr) {
+    return Error::from_errno("cannot tell the working directory");
+  }
+  return std::string(buffer.data());
 }
 
 std::vector<std::string> own_environment() {

@@ -1,4 +1,5 @@
-// make_job() turns the flags of the command line into the job that they mean.
+// make_job() turns the flags of the command line into the job that they mean. All of hvdrun gets the environment and
+// the working directory from here; hvdrun-agent, which has no flags, reads its own environment.
 #pragma once
 
 #include <string>
@@ -10,8 +11,8 @@
 
 namespace hvd::cli {
 
-// Reads the environment, the working directory and the files that the flags name; nothing else in the program reads the
-// first two. An error is the user's (Code::kInvalid), with what was expected, or says that the installation is broken.
+// Reads the environment, the working directory and the files that the flags name. An error is the user's
+// (Code::kInvalid), with what was expected, or says that the installation is broken.
 Result<launch::JobSpec> make_job(const Flags& flags);
 
 // Returns the path of the agent, which is installed beside hvdrun.
@@ -28,6 +29,8 @@ std::vector<std::string> notices_of(const Flags& flags, const launch::JobSpec& j
 
 // Returns "NAME=value" entries.
 std::vector<std::string> own_environment();
+
+Result<std::string> working_directory();
 
 // Returns where hvdrun keeps files that outlive it: $XDG_STATE_HOME/hvdrun, else ~/.local/state/hvdrun.
 Result<std::string> state_root();

@@ -337,7 +337,7 @@ Result<CliOptions> read_manifest(Flags flags, const CLI::App& app) {
   HVD_TRY_ASSIGN(const launch::JobSpec job, make_job(flags));
   manifest.words = words_for_pod(app, job, std::move(words_of_file));
   CliOptions options;
-  options.command = Command::kHelp;
+  options.command = Command::kManifest;
   HVD_TRY_ASSIGN(options.help_text, manifest_text(manifest));
   return options;
 }

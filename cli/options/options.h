@@ -1,4 +1,4 @@
-// These functions turn the command line into values. Only options.cpp and option_*.cpp use CLI11.
+// These functions turn the command line into values. Only *options.cpp and option_*.cpp here use CLI11.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class Command : std::uint8_t {
   kVersion,
   kHelp,
   kManual,
-  kManifest,  // parsed to kHelp, with its text
+  kManifest,
   kSubmit,
   kService,
   kJoin,
@@ -54,7 +54,7 @@ struct CliOptions {
   std::optional<launch::JobRun> file;  // -f: the file describes the job; `job` then holds what the flags say
   launch::Notices notices;             // to be printed before it starts: about that file, or flags
   bool json = false;                   // plan, check, submit: as JSON; run: events; bench: both
-  std::string help_text;               // kHelp
+  std::string help_text;               // kHelp, kManifest: what is printed
   std::string topic;                   // kManual: empty for the list of topics
   bench::BenchOptions bench;
   std::string tune;                // kBench: the table to write; empty: none
