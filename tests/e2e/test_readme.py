@@ -198,7 +198,7 @@ def test_the_hostfile_that_we_show():
     done = hvdrun("plan", "--json", "--hostfile", ROOT / "configs/hostfile", "python", "train.py")
     assert done.returncode == 0, done.stderr
     nodes = [(node["host"], len(node["ranks"])) for node in json.loads(done.stdout)["nodes"]]
-    assert nodes == [("node1", 2), ("node2", 2)]
+    assert nodes == [("node1", 2), ("node2", 2), ("node03", 2), ("node04", 2)]
 
 
 @IN_TREE
