@@ -1,4 +1,7 @@
-"""The binding to libhvd: its calls as Python functions. Only this file and _abi.py know the C interface."""
+"""The binding to libhvd: its calls as Python functions, with exceptions for status codes.
+
+_abi.py declares the C interface. basics.py and _wait.py call the functions of it that need nothing of this file.
+"""
 
 import array
 import ctypes
