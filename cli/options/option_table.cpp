@@ -189,8 +189,10 @@ void add_kubernetes_options(CLI::App& app, Flags& flags) {
 }
 
 void add_output_options(CLI::App& app, Flags& flags) {
-  app.add_option("--output-filename", flags.output_filename,
-                 "Also write what rank N prints to DIR/rank.N/stdout and DIR/rank.N/stderr")
+  app.add_option(
+         "--output-filename", flags.output_filename,
+         "Also write what rank N prints to DIR/rank.N/stdout and DIR/rank.N/stderr; N is padded with zeros, as in "
+         "rank.03 of 16")
       ->type_name("DIR");
   app.add_option("--output-rotate", flags.output_rotate,
                  "Rename such a file to stdout.1 at SIZE (as 10M, 1G), the one before to stdout.2 and so on; 10M:5 "
