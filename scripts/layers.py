@@ -10,9 +10,11 @@ import argparse
 import ast
 import collections
 import fnmatch
+import io
 import pathlib
 import re
 import sys
+import tokenize
 
 BASE = "runtime/base"
 IO = "runtime/io"
@@ -217,6 +219,28 @@ NOT_CODE = re.compile(
     r'R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![\w])\'(?:\\.|[^\'\\\n])+\'', re.S)
 
 
+# A comment may name a file from the project's root, or from one of these folders.
+NAMED_FROM = ["", "launcher/", "runtime/", "cli/", "runtime/python/", "runtime/include/"]
+NAMED_FILE = re.compile(r"(?<![\w./<~$-])((\w[\w-]*)/(?:\w[\w-]*/)*\w[\w-]*\.(?:h|cpp|py|md))(?![\w/*])")
+
+
+def cpp_comments(text):
+    """(line number, text) of each comment of a C or C++ file."""
+    for found in NOT_CODE.finditer(text):
+        if found[0].startswith(("//", "/*")):
+            yield text.count("\n", 0, found.start()) + 1, found[0]
+
+
+def python_comments(text):
+    """(line number, text) of each comment and docstring of a Python file."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node, False):
+            yield node.body[0].lineno, ast.get_docstring(node, False)
+
+
 def code_only(text):
     """The text with comments and the insides of literals blanked; lines keep their numbers."""
     return NOT_CODE.sub(lambda m: '""' + "\n" * m[0].count("\n"), text)
@@ -227,7 +251,7 @@ def matches(path, patterns):
 
 
 def folder_of(path):
-    """cli/x.cpp → cli; launcher/job/x.h → launcher/job; runtime/include/hvd/hvd.h → runtime/include."""
+    """The folder of EDGES that a file is in: two names for a room of cli, launcher or runtime, else one."""
     parts = path.split("/")
     return "/".join(parts[:2]) if parts[0] in ("cli", "launcher", "runtime") and len(parts) > 2 else parts[0]
 
@@ -375,6 +399,15 @@ class Checker:
         if len(found) < count:
             self.say(path, 1, f"{len(found)} variables that no object owns, not {count}: lower GLOBALS in scripts/layers.py")
 
+    def check_comments(self, path, comments):
+        """Files that a comment names by their path. A path whose first folder is none of ours is somebody else's."""
+        for start, text in comments:
+            for found in NAMED_FILE.finditer(text):
+                is_ours = any((self.root / (top + found[2])).is_dir() for top in NAMED_FROM)
+                if is_ours and not any((self.root / (top + found[1])).is_file() for top in NAMED_FROM):
+                    number = start + text.count("\n", 0, found.start())
+                    self.say(path, number, f"there is no file {found[1]}, which this comment names")
+
     def check_unit_test(self, path):
         source = path.rpartition("/")[0].removeprefix(UNIT_TESTS).strip("/")
         if source not in EDGES or not (self.root / source).is_dir():
@@ -389,6 +422,7 @@ class Checker:
         for number, line in enumerate(lines, 1):
             if found := INCLUDE.match(line):
                 self.check_include(path, number, found[1], found[2], line)
+        self.check_comments(path, cpp_comments(text))
         code = code_only(text).splitlines()
         if not path.startswith("scripts/"):
             self.check_calls(path, code, lines)
@@ -459,6 +493,8 @@ class Checker:
         for top in ("launcher", "runtime"):
             self.check_table(top)
         self.check_python()
+        for file in sorted(p for top in ROOTS for p in (self.root / top).rglob("*.py")):
+            self.check_comments(str(file.relative_to(self.root)), python_comments(file.read_text(encoding="utf-8")))
         self.check_built(files)
         for room, count in sorted(collections.Counter(path.rpartition("/")[0] for path in files).items()):
             if count > MAX_FILES and not room.startswith(("tests", "scripts")):
@@ -487,6 +523,7 @@ def explain():
     print(f"{PYTHON}: no cycle between Python modules, imports within functions included")
     print(f"{UNIT_TESTS}/FOLDER/*_test.cpp: FOLDER is a room of the source")
     print("Sources and tests: each is named in a CMakeLists.txt")
+    print("Comments: a file that one names by its path exists")
     print("Headers: #pragma once; no using namespace; included by their path from the project's root")
 
 

@@ -89,6 +89,11 @@ def test_an_empty_tree_is_not_taken_for_a_clean_one(tmp_path):
     ("tests/unit/b_test.cpp", "", 1, "mirrors no room"),
     ("tests/unit/launcher/b_test.cpp", "", 1, "there is no folder launcher/ of source"),
     ("tests/unit/launcher/gone/b_test.cpp", "", 1, "there is no folder launcher/gone/ of source"),
+    ("launcher/run/x.cpp", "// as\n// its spec (run/spec.h) says\n", 2, "there is no file run/spec.h, which this comment names"),
+    ("launcher/run/x.cpp", "int a = 1;  // launcher/job/spec.md has it\n", 1, "there is no file launcher/job/spec.md"),
+    ("launcher/run/x.cpp", "\n/* one,\n two: base/text.h\n*/\n", 3, "there is no file base/text.h"),
+    ("scripts/x.py", "import sys\n\nsys.exit(0)  # see runtime/base/text.cpp\n", 3, "there is no file runtime/base/text.cpp"),
+    ("scripts/x.py", 'def f():\n    \"\"\"F.\n\n    As cli/other.cpp.\"\"\"\n', 4, "there is no file cli/other.cpp"),
 ])
 def test_a_violation_is_named_with_its_line(tmp_path, path, text, where, words):
     found = layers(tmp_path, {path: text})
@@ -115,6 +120,10 @@ def test_a_violation_is_named_with_its_line(tmp_path, path, text, where, words):
     ("tests/unit/launcher/job/b_test.cpp", "// sleeps: idle is what is measured\nvoid f() { usleep(3); }\n"),
     ("tests/unit/launcher/job/b_test.cpp", "void f() { usleep(3); }  // sleeps: idle is what is measured\n"),
     ("tests/unit/launcher/job/b_test.cpp", "void f() { ::close(::fork()); system(\"true\"); }\n"),
+    ("launcher/run/x.cpp", "// job/spec.h, runtime/base/fd.cpp, base/fd.h and (hvd/hvd.h).\n"),
+    ("launcher/run/x.cpp", "// <sys/gone.h>, other/gone.h, /usr/base/gone.h, https://x.org/base/gone.h, base/gone, base/*_test.cpp\n"),
+    ("launcher/run/x.cpp", 'const char* a = "base/gone.h";\n'),
+    ("scripts/x.py", 'a = "base/gone.h"  # base/fd.h\n'),
 ])
 def test_what_only_looks_like_a_violation_passes(tmp_path, path, text):
     assert layers(tmp_path, {path: text}) == []
@@ -123,7 +132,7 @@ def test_what_only_looks_like_a_violation_passes(tmp_path, path, text):
 def test_explain_prints_every_rule():
     done = subprocess.run([sys.executable, SCRIPT, "--explain"], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0
-    for words in ("launcher/run", "libssh2", "getenv()", "at most 600", "#pragma once", "sleep()", "no cycle between Python modules"):
+    for words in ("launcher/run", "libssh2", "getenv()", "at most 600", "#pragma once", "sleep()", "no cycle between Python modules", "names by its path exists"):
         assert words in done.stdout
 
 

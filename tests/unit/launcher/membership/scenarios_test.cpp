@@ -1,5 +1,5 @@
 // launcher/membership: what users of elastic Horovod rely on when ranks and hosts come and go, one case each. Those
-// that are about hosts alone are in offers/scenarios_test.cpp.
+// that are about hosts alone are in tests/unit/launcher/offers/scenarios_test.cpp.
 #include <string>
 #include <vector>
 
