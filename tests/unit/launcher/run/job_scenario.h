@@ -104,8 +104,8 @@ struct JobScenario {
     if (input.is_open()) {
       runner->take_input(std::move(input));
     }
-    if (hosts != nullptr) {
-      runner->follow_hosts(*hosts);
+    if (host_source != nullptr) {
+      runner->follow_hosts(*host_source);
     }
     if (tree) {
       runner->bring(*std::move(tree));
@@ -139,7 +139,7 @@ struct JobScenario {
   launch::ConsoleFds console;
   Fd input;
   std::optional<launch::Tree> tree;
-  launch::HostSource* hosts = nullptr;  // null: the job's hosts stay as they are
+  launch::HostSource* host_source = nullptr;  // null: the job's hosts stay as they are
   NewsKeeper news;
   NullLog log;
   std::unique_ptr<launch::JobRunner> runner;
