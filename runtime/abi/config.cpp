@@ -163,8 +163,8 @@ Result<void> refuse_gloo(const Reader& env) {
   if (has_known_launcher(env) || told_count(env, kGlooSize) == 1 || !address) {
     return {};
   }
-  return Error(Code::kInvalid, "a launcher of Horovod's has started this rank, to meet the others at " + *address + " (" +
-                                   kGlooAddress + "), which libhvd cannot; start the ranks with hvdrun");
+  return Error(Code::kInvalid, "a launcher of Horovod's has started this rank, to meet the others at " + *address +
+                                   " (" + kGlooAddress + "), which libhvd cannot; start the ranks with hvdrun");
 }
 
 Result<void> read_mpi(const Reader& env, Config& config) {

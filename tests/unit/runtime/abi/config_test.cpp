@@ -281,7 +281,9 @@ TEST_CASE("a rank that a launcher of Horovod's tells where to meet the others is
 }
 
 TEST_CASE("a switch is a number or a word") {
-  const auto is_on = [](const char* text) { return config_of({{"HOROVOD_AUTOTUNE", text}}).value().engine.autotune.is_on; };
+  const auto is_on = [](const char* text) {
+    return config_of({{"HOROVOD_AUTOTUNE", text}}).value().engine.autotune.is_on;
+  };
   for (const char* on : {"1", "2", "-1", "True", "YES", "on"}) {
     CHECK(is_on(on));
   }
