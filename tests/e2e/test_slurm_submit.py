@@ -159,7 +159,7 @@ def test_the_plan_is_the_script_and_starts_nothing(run):
 ])
 def test_an_elastic_job_stays_without_a_node(run, tmp_path, words, is_elastic):
     (tmp_path / "fixed.yaml").write_text("nodeCount: 2\ncommand: 'true'\n")
-    (tmp_path / "elastic.yaml").write_text("nodeCount: 2\nminNodes: 1\nmaxNodes: 2\nhorovodSettings: {pythonScriptFilePath: a.py}\n")
+    (tmp_path / "elastic.yaml").write_text("nodeCount: 2\nminNodes: 1\nmaxNodes: 2\nscript: a.py\n")
     plan = run("plan", "--engine", "slurm", *words).stdout
     assert ("#SBATCH --no-kill\n" in plan, "#SBATCH --requeue\n" in plan) == (is_elastic, is_elastic)
 
