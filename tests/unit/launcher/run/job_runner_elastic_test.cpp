@@ -355,8 +355,8 @@ TEST_CASE("an elastic job does not wait for a node that falls silent, if the oth
 }
 
 TEST_CASE("a host that joins and cannot start its ranks is done without as a whole, and tried again later") {
+  ToldHosts hosts;  // lives longer than the job
   Elastic job("node1:1,node2:1", 1);
-  ToldHosts hosts;
   job.host_source = &hosts;
   job.spec.discovery.script = "hosts.sh";
   job.node(3).start_failure = StartFailedMessage{2, Error(Code::kInvalid, "there is no folder /home/me"), "/home/me"};

@@ -147,7 +147,7 @@ TEST_CASE("a bad value is an error that names variable and value") {
                            {{"HOROVOD_THREAD_AFFINITY", "0,"}},
                            {{"HOROVOD_THREAD_AFFINITY", "-1"}},
                            {{"HOROVOD_THREAD_AFFINITY", "4096"}},
-                           {{"HOROVOD_AUTOTUNE", "yes"}},
+                           {{"HOROVOD_AUTOTUNE", "maybe"}},
                            {{"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "0"}},
                            {{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "1.5"}}};
   for (const Variables& variables : bad) {
@@ -194,7 +194,7 @@ TEST_CASE("the stall watch is set as Horovod's is") {
   const auto early = stall_of({{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "15"}});  // before the first report
   CHECK((early.warn_after == std::chrono::seconds(15) && early.end_after == std::chrono::seconds(15)));
   CHECK_FALSE(config_of({{"HOROVOD_STALL_CHECK_TIME_SECONDS", "-1"}}).ok());
-  CHECK_FALSE(config_of({{"HOROVOD_STALL_CHECK_DISABLE", "yes"}}).ok());
+  CHECK_FALSE(config_of({{"HOROVOD_STALL_CHECK_DISABLE", "maybe"}}).ok());
 }
 
 TEST_CASE("ranks that mpirun or srun has started are told from hvdrun's") {
