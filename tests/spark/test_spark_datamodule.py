@@ -65,6 +65,16 @@ def test_fewer_steps_leave_no_thread(folders):
         module.train_data()
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_an_epoch_of_fewer_steps_goes_on_where_the_last_one_ended(folders, shuffle):
+    """20 rows are 10 steps; epochs of 4 steps see all of them in 2.5 epochs, and each row again in the next 2.5."""
+    with ArrowDataModule(open_prepared(folders).train, None, train_batch_size=2, steps_per_epoch_train=4, store=folders,
+                         shuffle=shuffle, verbose=0) as module:  # fmt: skip
+        batches = [batch for epoch in range(5) for batch in module.train_data(epoch)]
+        assert rows(batches[:10]) == rows(batches[10:]) == list(range(20))
+        assert rows(module.train_data(3, 1)) == rows(batches[13:16])
+
+
 def test_names_of_horovod(folders, caplog):
     with caplog.at_level(logging.WARNING, "horovod.spark"):
         with PetastormDataModule(open_prepared(folders).train, store=folders, train_batch_size=20) as module:

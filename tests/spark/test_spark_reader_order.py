@@ -89,3 +89,17 @@ def test_every_row_once_an_epoch_and_equal_steps(datasets):
         with Reader(dataset, rank=rank, size=size, **options) as reader:
             step = rng.randint(0, reader.steps_per_epoch)
             assert same(list(reader.epoch(epoch, step)), by_rank[rank][step:]), (options, step)
+
+
+def test_rows_that_are_left_out_differ_from_epoch_to_epoch(tmp_path):
+    """Also where all are in one group, as Spark writes small data: 1,000 rows, of which an epoch has 512."""
+    path = str(tmp_path / "one.parquet")
+    pq.write_table(pa.table({"row": pa.array(range(1000))}), path)
+    dataset = scan(fsspec.filesystem("file"), [path])
+    often = numpy.zeros(1000, numpy.int64)
+    for rank in range(4):
+        with Reader(dataset, rank=rank, size=4, batch=128, seed=1) as reader:
+            for epoch in range(50):
+                for batch in reader.epoch(epoch):
+                    often[batch["row"]] += 1
+    assert often.sum() == 50 * 512 and often.min() > 5 and often.max() <= 50

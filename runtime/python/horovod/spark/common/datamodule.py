@@ -32,7 +32,8 @@ class DataModule:
         cur_shard, shard_count: rank and number of ranks.
         schema_fields: columns to read; default: all.
         storage_options: what fsspec's file system takes.
-        steps_per_epoch_train: steps of an epoch; where the data has fewer, further orders of it follow.
+        steps_per_epoch_train: steps of an epoch; where the data has fewer, further orders of it follow, and where it has
+            more, the next epoch goes on with the rest.
         steps_per_epoch_val: no more steps than these.
         verbose: above 0: say what is read.
     """
@@ -129,12 +130,14 @@ class ArrowDataModule(DataModule):
         return _first(self._rounds(epoch, step), self.train_steps - step)
 
     def _rounds(self, epoch: int, step: int) -> Iterator[Batch]:
-        """The data as often as an epoch has it, each time in another order."""
+        """The data from this step on, again and again, each time in another order. Steps are counted through all epochs,
+        so that one of fewer steps than the data has goes on where the last one ended."""
         reader = self._opened(self._train)
-        rounds = -(-self.train_steps // reader.steps_per_epoch)
-        for number in range(step // reader.steps_per_epoch, rounds):
-            yield from reader.epoch(epoch * rounds + number, step - number * reader.steps_per_epoch)
-            step = (number + 1) * reader.steps_per_epoch
+        steps = reader.steps_per_epoch
+        number, first = divmod(epoch * self.train_steps + step, steps)
+        while True:
+            yield from reader.epoch(number, first)
+            number, first = number + 1, 0
 
     def val_data(self) -> Iterator[Batch]:
         return _first(self._val.epoch(0), self.val_steps) if self._val is not None else iter(())

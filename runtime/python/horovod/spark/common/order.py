@@ -1,7 +1,9 @@
 """Which rows a rank reads in an epoch, and in which order. Pure: no file is opened here.
 
-The row groups are put in an order that the seed and the epoch decide, the same on all ranks, and laid end to end. Each
-rank owns one stretch of that line, so a row belongs to one rank; a group that a border cuts is read by both neighbours.
+The row groups are put in an order that the seed and the epoch decide, the same on all ranks, and laid end to end in a
+ring. Each rank owns one stretch of it, so a row belongs to one rank; a group that a border cuts is read by both
+neighbours. Where rows are left out, the first rank's stretch begins at a row that seed and epoch decide too: others are
+left out each time, also where there is only one group.
 A rank takes its stretch in pools of a few groups and shuffles the rows of each pool. Its batches are cut from the line
 of shuffled pools, so that batch number s begins at row s * batch, whatever was read before: that is what lets a job
 resume.
@@ -12,8 +14,8 @@ from typing import List, Sequence, Tuple
 
 import numpy
 
-# The purposes of the two streams of random numbers.
-_GROUPS, _ROWS = 1, 2
+# The purposes of the streams of random numbers.
+_GROUPS, _ROWS, _BEGIN = 1, 2, 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +55,11 @@ def group_order(count: int, seed: int, epoch: int) -> numpy.ndarray:
     return numpy.argsort(bits, kind="stable")
 
 
+def first_row(rows: int, seed: int, epoch: int) -> int:
+    """Where on the ring of so many rows the first rank's stretch begins; of raw bits, as group_order()."""
+    return int(numpy.random.Philox(_stream(seed, epoch, _BEGIN)).random_raw(1)[0]) % rows
+
+
 def row_order(rows: int, seed: int, epoch: int, rank: int, pool: int) -> numpy.ndarray:
     """A permutation of a pool's rows."""
     return numpy.random.Generator(numpy.random.PCG64(_stream(seed, epoch, _ROWS, rank, pool))).permutation(rows)
@@ -73,6 +80,10 @@ class Share:
         """Of an epoch; equal on all ranks. Without padding what does not fill a batch on each rank is left out."""
         each = self.batch * self.size
         return -(-self.rows // each) if self.pad else self.rows // each
+
+    @property
+    def leaves_out(self) -> bool:
+        return not self.pad and self.steps * self.batch * self.size < self.rows
 
     def stretch(self, rank: int) -> Tuple[int, int]:
         """The rows [begin, end) of the line that a rank owns."""
@@ -96,9 +107,14 @@ class Share:
 
 
 def segments(groups: Sequence[int], begin: int, end: int, order: Sequence[int]) -> List[Segment]:
-    """What the rows [begin, end) of the line are, where the line is the groups in that order. `groups`: their rows."""
+    """What the rows [begin, end) of the ring are, where it is the groups in that order. `groups`: their rows. Rows are
+    counted on past the last one of the ring."""
     sizes = numpy.asarray(groups, dtype=numpy.int64)[order]
     ends = numpy.cumsum(sizes)
+    rows = int(ends[-1])
+    if end > rows:
+        return [*(segments(groups, begin, rows, order) if begin < rows else ()),
+                *segments(groups, max(begin - rows, 0), end - rows, order)]  # fmt: skip
     found = []
     for place in range(int(numpy.searchsorted(ends, begin, side="right")), len(sizes)):
         first = int(ends[place] - sizes[place])

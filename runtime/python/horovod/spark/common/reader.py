@@ -178,7 +178,9 @@ class Reader:
         if self._in_memory:
             yield from self._from_memory(epoch, first)
             return
-        made = order.pools(self._pieces(epoch, *self._stretch(share.own)), self._pool)
+        begin, end = self._stretch(share.own)
+        shift = order.first_row(share.rows, self._seed, epoch) if self._shuffle and share.leaves_out else 0
+        made = order.pools(self._pieces(epoch, begin + shift, end + shift), self._pool)
         for pool in made:
             if pool.first + pool.rows > first or pool is made[-1]:
                 yield pool.first, self._read(pool, self._places(pool.rows, epoch, pool.number))
