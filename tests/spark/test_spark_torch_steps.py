@@ -17,7 +17,8 @@ pytest.importorskip("pyspark", reason="pyspark is not installed here")
 from pyspark.ml.param import Param, Params  # noqa: E402
 
 from horovod.spark.common.datamodule import pandas_transform  # noqa: E402
-from horovod.spark.torch import TorchEstimator, TorchModel, train  # noqa: E402
+from horovod.spark.common.serialization import packed, unpacked  # noqa: E402
+from horovod.spark.torch import TorchEstimator, TorchModel, optimizers, train  # noqa: E402
 from horovod.spark.torch.batches import match_of  # noqa: E402
 from horovod.spark.torch.losses import total_loss  # noqa: E402
 
@@ -337,3 +338,30 @@ def test_a_run_of_an_earlier_release_is_continued(tmp_path):
     history = told(store, run_id="run", epochs=3).fit_on_parquet().getHistory()
     assert [entry["epoch"] for entry in history] == [0, 1, 2]
     assert (run / "checkpoint.json").exists() and b"model" in (run / "checkpoint").read_bytes()
+
+
+def test_an_optimizer_of_several_groups_is_saved_beside_its_model():
+    """Weights with decay, biases without: their order in the optimizer is not that of the model."""
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 3), torch.nn.Linear(3, 1))
+    weights, biases = ([p for name, p in net.named_parameters() if name.endswith(end)] for end in ("weight", "bias"))
+    optimizer = torch.optim.SGD([{"params": weights, "weight_decay": 0.1}, {"params": biases}], lr=0.1, momentum=0.9)
+    net(torch.ones(1, 2)).backward()
+    optimizer.step()
+    other = unpacked(packed(net))
+    tied = optimizers.tied(other, optimizers.loaded(unpacked(packed(optimizers.saved(net, optimizer)))))
+    names = {id(p): name for name, p in other.named_parameters()}
+    told = [[names[id(p)] for p in group["params"]] for group in tied.param_groups]
+    assert told == [["0.weight", "1.weight", "2.weight"], ["0.bias", "1.bias", "2.bias"]]
+    assert all(tied.state[p]["momentum_buffer"].shape == p.shape for p in other.parameters())
+    again = optimizers.tied(unpacked(packed(other)), optimizers.loaded(unpacked(packed(optimizers.saved(other, tied)))))
+    assert [len(group["params"]) for group in again.param_groups] == [3, 3]
+    assert optimizers.loaded(optimizer) is optimizer  # as earlier releases have saved it
+
+
+@pytest.mark.parametrize("words, message", [
+    ({"label_cols": ["label", "features"], "label_shapes": [[-1, 1]], "loss": [torch.nn.MSELoss()] * 2}, "label, features"),
+    ({"feature_cols": None, "input_shapes": [[-1, 4], [-1, 4]]}, "features"),
+])  # fmt: skip
+def test_each_column_needs_its_shape(tmp_path, words, message):
+    with pytest.raises(ValueError, match=rf"[12] shapes for [12] columns \({message}\); give a shape for each"):
+        told(store_of(tmp_path, rows=16), **words).fit_on_parquet()

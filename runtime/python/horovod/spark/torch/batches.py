@@ -48,8 +48,13 @@ class Features:
     """The inputs of the model."""
 
     def __init__(self, names: Sequence[str], shapes: Shapes, as_float: bool = True) -> None:
+        """ValueError: the numbers of names and shapes differ."""
         self.names = list(names)
         self._shapes = list(shapes) if shapes else [None] * len(self.names)
+        if len(self._shapes) != len(self.names):
+            raise ValueError(
+                f"{len(self._shapes)} shapes for {len(self.names)} columns ({', '.join(self.names)}); give a shape for each"
+            )
         self._as_float = as_float
 
     def __call__(self, batch: Dict[str, numpy.ndarray]) -> List[torch.Tensor]:

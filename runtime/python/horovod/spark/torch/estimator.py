@@ -48,6 +48,12 @@ class TorchEstimator(CheckpointedEstimator):
         model, optimizer = self.getModel(), self.getOrDefault("optimizer")
         return optimizer if model is None or optimizer is None else optimizers.tied(model, optimizer)
 
+    def _to_saved(self, name: str, value: Any) -> Any:
+        return optimizers.saved(self.getModel(), value) if name == "optimizer" else value
+
+    def _from_saved(self, name: str, value: Any) -> Any:
+        return optimizers.loaded(value) if name == "optimizer" else value
+
     def _check_told(self) -> None:
         super()._check_told()
         if self.getOrDefault("optimizer") is None:

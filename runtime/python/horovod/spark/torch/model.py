@@ -73,6 +73,12 @@ class TorchModel(HorovodModel):
         model, optimizer = self.getModel(), self.getOrDefault("optimizer")
         return optimizer if model is None or optimizer is None else optimizers.tied(model, optimizer)
 
+    def _to_saved(self, name: str, value: Any) -> Any:
+        return optimizers.saved(self.getModel(), value) if name == "optimizer" else value
+
+    def _from_saved(self, name: str, value: Any) -> Any:
+        return optimizers.loaded(value) if name == "optimizer" else value
+
     def _transform(self, frame: Any) -> Any:
         labels, names = self.getLabelColumns() or [], self.getOutputCols()
         casts = self._get_casts() or Casts()

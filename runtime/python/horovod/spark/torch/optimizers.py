@@ -1,7 +1,7 @@
 """Optimizers that travel: tied to a copy of the model, and with the rate of one process. Needs no Spark."""
 
 import copy
-from typing import Any, List
+from typing import Any, List, Optional, Tuple
 
 import numpy
 import torch
@@ -17,18 +17,40 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, numpy.generic) else value
 
 
+# The attribute of an optimizer that was loaded apart from its model: the places of its parameters among the model's.
+_PLACES = "_horovod_places"
+
+
+def saved(model: Any, optimizer: torch.optim.Optimizer) -> Tuple[torch.optim.Optimizer, Optional[List[int]]]:
+    """What is saved of an optimizer beside its model, for loaded(). In groups its parameters have an order of their own."""
+    place_of = {id(p): place for place, p in enumerate(model.parameters())} if model is not None else {}
+    places = [place_of.get(id(p)) for group in optimizer.param_groups for p in group["params"]]
+    known = [place for place in places if place is not None]
+    return optimizer, known if len(known) == len(places) else getattr(optimizer, _PLACES, None)
+
+
+def loaded(value: Any) -> torch.optim.Optimizer:
+    """The optimizer of what saved() gave; earlier releases saved it alone."""
+    optimizer, places = value if isinstance(value, tuple) else (value, None)
+    setattr(optimizer, _PLACES, places)
+    return optimizer
+
+
 def tied(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """The optimizer on this model's parameters.
 
     An optimizer that was pickled together with its model holds the model's parameters already. One that was not holds copies,
-    which are replaced in their order. ValueError: they are not those of the model.
+    which are replaced by those at the places that saved() has noted, or else in their order. ValueError: they are not those of
+    the model.
     """
     theirs = [p for group in optimizer.param_groups for p in group["params"]]
     ours = list(model.parameters())
     known = {id(p) for p in ours}
     if all(id(p) in known for p in theirs):
         return optimizer
-    for candidates in (ours, [p for p in ours if p.requires_grad]):
+    places = getattr(optimizer, _PLACES, None)
+    noted = [] if places is None or max(places, default=0) >= len(ours) else [ours[place] for place in places]
+    for candidates in (noted, ours, [p for p in ours if p.requires_grad]):
         if [p.shape for p in candidates] == [p.shape for p in theirs]:
             return _moved(optimizer, theirs, candidates)
     raise ValueError(
