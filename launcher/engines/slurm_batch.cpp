@@ -135,17 +135,20 @@ Result<std::string> submitted_number(std::string_view output) {
 }
 
 SlurmState state_of(const SlurmWord& said) {
-  constexpr std::array<std::string_view, 6> kPending = {"PENDING",      "CONFIGURING", "REQUEUED",
-                                                        "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"};
-  constexpr std::array<std::string_view, 7> kRunning = {"RUNNING",   "COMPLETING", "SUSPENDED", "STOPPED",
-                                                        "SIGNALING", "STAGE_OUT",  "RESIZING"};
+  constexpr std::array<std::string_view, 9> kPending = {"PENDING",       "CONFIGURING",   "REQUEUED",
+                                                        "REQUEUE_HOLD",  "REQUEUE_FED",   "SPECIAL_EXIT",
+                                                        "RESV_DEL_HOLD", "POWER_UP_NODE", "EXPEDITING"};
+  constexpr std::array<std::string_view, 9> kFailed = {"BOOT_FAIL",     "CANCELLED", "DEADLINE", "FAILED", "NODE_FAIL",
+                                                       "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",  "TIMEOUT"};
   const auto is_in = [&said](const auto& words) {
     return std::find(words.begin(), words.end(), said.word) != words.end();
   };
+  // Besides RUNNING, COMPLETING, SUSPENDED and the like, a newer Slurm may have a word that is not known here. An end
+  // that is recorded stays, so such a job runs until Slurm says a known word, or does not know the job any more.
   return is_in(kPending)            ? SlurmState::kPending
-         : is_in(kRunning)          ? SlurmState::kRunning
+         : is_in(kFailed)           ? SlurmState::kFailed
          : said.word == "COMPLETED" ? SlurmState::kCompleted
-                                    : SlurmState::kFailed;
+                                    : SlurmState::kRunning;
 }
 
 std::vector<SlurmWord> read_squeue(std::string_view output) {

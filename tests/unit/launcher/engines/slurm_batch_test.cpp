@@ -99,4 +99,18 @@ TEST_CASE("what squeue, scontrol and sacct say of a job") {
   CHECK(!read_sacct("Slurm accounting storage is disabled\n"));
 }
 
+TEST_CASE("a job has ended only where Slurm says one of the words for an end") {
+  const auto state = [](const char* word) { return state_of({"1", word, "", std::nullopt}); };
+  for (const char* held : {"RESV_DEL_HOLD", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "POWER_UP_NODE"}) {
+    CHECK_MESSAGE(state(held) == SlurmState::kPending, held);
+  }
+  for (const char* there : {"COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "NEW_WORD"}) {
+    CHECK_MESSAGE(state(there) == SlurmState::kRunning, there);
+  }
+  for (const char* end : {"BOOT_FAIL", "CANCELLED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
+                          "REVOKED", "TIMEOUT"}) {
+    CHECK_MESSAGE(state(end) == SlurmState::kFailed, end);
+  }
+}
+
 }  // namespace hvd::launch::slurm_batch_test
