@@ -1,6 +1,8 @@
 #include "launcher/engines/engine.h"
 
 #include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -54,6 +56,25 @@ std::string Engine::first_words() const {
   return first_paragraph(lines_);
 }
 
+Result<std::vector<std::string>> Engine::words() {
+  std::vector<std::string> words = command_.argv;
+  if (command_.hosts.empty()) {
+    return words;
+  }
+  // It is in memory, and read under the name that it has among our files: so nothing is left of it, however we end.
+  hosts_file_ = Fd(::memfd_create("hvdrun-hosts", MFD_CLOEXEC));
+  if (!hosts_file_.is_open() || !write_all(hosts_file_.get(), command_.hosts)) {
+    return Error::from_errno("cannot write the names of the hosts for " + command_.name);
+  }
+  const std::string path = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(hosts_file_.get());
+  for (std::string& word : words) {
+    if (word.ends_with(kHostsFile)) {
+      word.replace(word.size() - kHostsFile.size(), kHostsFile.size(), path);
+    }
+  }
+  return words;
+}
+
 Result<void> Engine::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   RshProcess::Handlers process;
@@ -61,8 +82,8 @@ Result<void> Engine::start(Handlers handlers) {
   process.on_errors = [this](std::string_view text) { take(partial_errors_, text); };
   process.on_taken = [] {};
   process.on_over = [this](const std::optional<ExitStatus>& status, const std::string&) { on_over(status); };
-  auto started =
-      RshProcess::start(loop_, ladder_, command_.argv, command_.environment, command_.open_files, std::move(process));
+  HVD_TRY_ASSIGN(const std::vector<std::string> argv, words());
+  auto started = RshProcess::start(loop_, ladder_, argv, command_.environment, command_.open_files, std::move(process));
   if (!started.ok()) {
     return started.error().with_context("cannot start " + command_.name);
   }

@@ -15,6 +15,7 @@
 
 #include "launcher/command/rsh_process.h"
 #include "launcher/process/stop_ladder.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/result.h"
 #include "runtime/io/event_loop.h"
 #include "runtime/rendezvous/store.h"
@@ -27,11 +28,17 @@ struct EngineFailure {
   std::string advice;         // what to try; may be empty
 };
 
+// One word of a command may have 128 KiB at most (Linux's MAX_ARG_STRLEN). Longer names of hosts stand in a file.
+constexpr std::size_t kLongestHosts = 100'000;
+// This stands for the path of that file in the words of a command.
+constexpr std::string_view kHostsFile = "/HOSTS";
+
 struct EngineCommand {
   std::string name;  // "mpirun": in messages
   std::vector<std::string> argv;
   std::vector<std::string> environment;
   std::string input;             // what it reads at its standard input, before the end
+  std::string hosts;             // the text of the file that argv names as kHostsFile; empty: there is none
   std::uint64_t open_files = 0;  // for it, and so for the ranks (SpawnOptions)
   std::string_view noise;        // what it says of no interest: a line with these words counts for nothing
   EngineFailure (*failure_in)(std::string_view output) = nullptr;
@@ -59,6 +66,8 @@ class Engine {
   [[nodiscard]] std::string first_words() const;
 
  private:
+  // Returns the words of the command, with the path of the file of hosts, which is made here.
+  Result<std::vector<std::string>> words();
   void take(std::string& partial, std::string_view text);
   void take_line(std::string line);
   void on_over(const std::optional<ExitStatus>& status);
@@ -69,6 +78,7 @@ class Engine {
   Handlers handlers_;
   // loop only
   StopLadder ladder_;
+  Fd hosts_file_;
   std::string partial_output_;
   std::string partial_errors_;
   std::vector<std::string> lines_;  // the first of them, also the empty ones

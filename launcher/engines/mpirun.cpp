@@ -55,6 +55,15 @@ std::vector<std::string> layout_words(const MpirunOptions& options) {
   return words;
 }
 
+// The hosts have exactly the slots that ranks need: then filling slot by slot is the placement, and all ranks fit.
+std::string slots_of(const Placement& placement, const char* before_slots, const char* between) {
+  std::string hosts;
+  for (const NodePlan& node : placement.nodes) {
+    hosts += (hosts.empty() ? "" : between) + node.host.name + before_slots + std::to_string(node.local_size());
+  }
+  return hosts;
+}
+
 constexpr const char* kUsersWords = "is it in --mpi-args or --binding-args?";
 constexpr const char* kSamePath =
     "hvdrun-agent must be at the same path on every host: install hvdrun there, or share the folder";
@@ -83,12 +92,10 @@ std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOp
   if (options.is_root) {
     words.emplace_back("--allow-run-as-root");
   }
-  // The hosts have exactly the slots that ranks need: then filling slot by slot is the placement, and all ranks fit.
-  std::string hosts;
-  for (const NodePlan& node : placement.nodes) {
-    hosts += (hosts.empty() ? "" : ",") + node.host.name + ":" + std::to_string(node.local_size());
-  }
-  words.insert(words.end(), {"-np", std::to_string(placement.size), "-H", hosts});
+  const std::string hosts = slots_of(placement, ":", ",");
+  const bool has_file = hosts.size() > kLongestHosts;
+  words.insert(words.end(), {"-np", std::to_string(placement.size), has_file ? "--hostfile" : "-H",
+                             has_file ? std::string(kHostsFile) : hosts});
   const std::vector<std::string> layout = layout_words(options);
   words.insert(words.end(), layout.begin(), layout.end());
   // Otherwise Open MPI would give ssh only the part of a name before its first dot, and take two such hosts for one.
@@ -112,6 +119,9 @@ EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& op
   command.name = kMpirun;
   command.open_files = options.open_files;
   command.argv = mpirun_words(placement, options, place);
+  if (std::find(command.argv.begin(), command.argv.end(), kHostsFile) != command.argv.end()) {
+    command.hosts = slots_of(placement, " slots=", "\n") + "\n";
+  }
   for (const std::string& entry : options.environment) {
     if (is_users_setting(entry, options.environment) || !is_outer_launcher_variable(entry.substr(0, entry.find('=')))) {
       command.environment.push_back(entry);

@@ -23,7 +23,8 @@ struct MpirunOptions {
   std::uint64_t open_files = 0;          // of hvdrun, as it was started
 };
 
-// Returns the words that put each rank of `placement` in its place; `place` is where the agents call.
+// Returns the words that put each rank of `placement` in its place; `place` is where the agents call. kHostsFile stands
+// for the hosts where their names are too long for one word.
 std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOptions& options, const CallPlace& place);
 
 // Returns the command with the key in its environment, and without variables of an mpirun around hvdrun.

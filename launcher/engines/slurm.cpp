@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "launcher/engines/slurm_notice.h"
 #include "launcher/job/host_list.h"
@@ -65,10 +66,16 @@ EngineCommand srun_command(const Placement& placement, const StepOptions& option
                            const CallKey& key) {
   const std::string nodes = std::to_string(placement.nodes.size());
   std::string names;
+  std::string lines;
   for (const NodePlan& node : placement.nodes) {
     add_to_list(names, node.host.name, ",");
+    lines += node.host.name + "\n";
   }
   EngineCommand command;
+  if (names.size() > kLongestHosts) {
+    names = kHostsFile;  // srun takes a value with a slash for a file
+    command.hosts = std::move(lines);
+  }
   command.name = kSrun;
   command.open_files = options.open_files;
   // --overlap: another step may use the nodes too. --no-kill, --kill-on-bad-exit=0: hvdrun alone judges what a failure

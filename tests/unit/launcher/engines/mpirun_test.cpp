@@ -59,6 +59,16 @@ TEST_CASE("the command line of mpirun, word for word") {
             "--mca orte_keep_fqdn_hostnames 1 --mca prte_keep_fqdn_hostnames 1 "));
 }
 
+TEST_CASE("hosts that are too many for one word stand in a file") {
+  const Placement placement = place(parse_host_list("node[00001-12000]:2").value(), 24'000).value();
+  const EngineCommand command = mpirun_command(placement, {"/x/agent", {}, {}, {}, false}, {"stack", {}}, CallKey{});
+  CHECK(has(joined(command.argv), "mpirun -np 24000 --hostfile /HOSTS --map-by slot "));
+  CHECK(command.hosts.starts_with("node00001 slots=2\nnode00002 slots=2\n"));
+  CHECK(command.hosts.ends_with("node12000 slots=2\n"));
+  const Placement few = place(parse_host_list("a:2").value(), 2).value();
+  CHECK(mpirun_command(few, {"/x/agent", {}, {}, {}, false}, {"stack", {}}, CallKey{}).hosts.empty());
+}
+
 TEST_CASE("what the user says of mapping and binding is not said a second time") {
   using Words = std::vector<std::string>;
   struct Row {

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "launcher/engines/step_gang.h"
+#include "launcher/job/host_list.h"
 #include "tests/support/called_placement.h"
 
 namespace hvd::launch::slurm_engine_test {
@@ -60,6 +62,35 @@ TEST_CASE("srun starts one agent on each node, and none of the job's variables m
   options.node_gpus = "a100:8";
   const EngineCommand asking = srun_command(placement, options, CallPlace{"stack", {"10.0.0.1:5"}}, key);
   CHECK(std::count(asking.argv.begin(), asking.argv.end(), "--gpus-per-node=a100:8") == 1);
+}
+
+TEST_CASE("nodes that are too many for one word stand in a file") {
+  const Placement placement = place(parse_host_list("node[00001-12000]").value(), 12'000).value();
+  const EngineCommand command = srun_command(placement, {}, CallPlace{"stack", {}}, CallKey{});
+  CHECK(std::count(command.argv.begin(), command.argv.end(), "--nodelist=/HOSTS") == 1);
+  CHECK(command.hosts.starts_with("node00001\nnode00002\n"));
+  CHECK(command.hosts.ends_with("node12000\n"));
+  const auto is_too_long = [](const std::string& word) { return word.size() > 128 * 1024; };
+  CHECK(std::none_of(command.argv.begin(), command.argv.end(), is_too_long));
+}
+
+TEST_CASE("an engine reads the file of hosts while it runs") {
+  const SteadyClock clock;
+  const auto loop = EventLoop::create(clock).value();
+  EngineCommand command;
+  command.name = "cat";
+  command.argv = {"/bin/sh", "-c", "cat ${1#--nodelist=}", "sh", "--nodelist=" + std::string(kHostsFile)};
+  command.hosts = "n1\nn2\n";
+  command.failure_in = srun_failure;
+  Engine engine(*loop, command);
+  Words lines;
+  Engine::Handlers handlers;
+  handlers.on_line = [&lines](const std::string& line) { lines.push_back(line); };
+  handlers.on_over = [&loop](const Error&) { loop->stop(); };
+  REQUIRE(engine.start(std::move(handlers)).ok());
+  loop->after(std::chrono::minutes(1), [&loop] { loop->stop(); });
+  CHECK(loop->run().ok());
+  CHECK(lines == Words{"n1", "n2"});
 }
 
 TEST_CASE("what srun says becomes a code and an advice") {
