@@ -303,7 +303,9 @@ Result<int> stop_job(ServicePlace& place, const ServiceOptions& options) {
 
 Result<int> remove_job(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY(stop_job(place, options));
-  HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
+  HVD_TRY_ASSIGN(const JobRecord found, place.job(options.job));
+  // The folder of a job that Slurm still has must stay: so it is not enough what was known last.
+  HVD_TRY_ASSIGN(const JobRecord job, place.again(found));
   HVD_TRY(job.engine_job.empty() ? place.store.remove_job(job.id) : place.engine_jobs.remove(job));
   HVD_TRY(place.dir.remove_run(job.uuid));
   return 0;

@@ -206,12 +206,10 @@ Result<int> show_log(ServicePlace& place, const ServiceOptions& options) {
     HVD_TRY_ASSIGN(const std::string path, file_of(job, options));
     return shown.look(path, watch, options.follow && !has_ended(job.state));
   };
-  if (options.follow) {
-    HVD_TRY(await_end(place, begun, watch, look));
-  } else {
+  if (!options.follow) {
     HVD_TRY(look(begun));
   }
-  HVD_TRY_ASSIGN(const JobRecord job, place.again(begun));
+  HVD_TRY_ASSIGN(const JobRecord job, options.follow ? await_end(place, begun, watch, look) : Result<JobRecord>(begun));
   if (!shown.has_found()) {
     return Error(Code::kNotFound, "The file \"" + shown_text(name) + "\" not found for the " +
                                       (has_ended(job.state) ? "completed" : state_name(job.state)) +

@@ -35,7 +35,11 @@ Result<launch::JobRecord> ServicePlace::job(const std::string& reference) {
   if (!found) {
     return store.job(reference);
   }
-  return again(*found);
+  std::vector<launch::JobRecord> jobs = {*found};
+  if (const auto asked = refresh_slurm_jobs(*this, jobs); !asked.ok()) {
+    std::cerr << "hvdrun: " << asked.error().message() << "; job " << found->name << " is taken as it was known last\n";
+  }
+  return std::move(jobs.front());
 }
 
 Result<launch::JobRecord> ServicePlace::again(const launch::JobRecord& job) {

@@ -20,9 +20,10 @@ struct ServicePlace {
   // Opens those below $XDG_STATE_HOME/hvdrun and handles jobs whose supervisors are dead. An error of that handling is
   // printed, and the command goes on.
   static Result<ServicePlace> open();
-  // Finds a job of the service, or of an engine as it says that the job is now.
+  // Finds a job of the service, or of an engine as it says that the job is now. Where the engine does not answer, that
+  // is printed, and the job is as it was known last.
   Result<launch::JobRecord> job(const std::string& reference);
-  // Returns a job that was found before, as it is now.
+  // Returns a job that was found before, as it is now. An error: it has been removed, or its engine does not answer.
   Result<launch::JobRecord> again(const launch::JobRecord& job);
   // Opens them for a supervisor, without looking for dead ones.
   // `patience`: as of JobStore.

@@ -203,15 +203,46 @@ def test_a_job_that_slurm_is_about_to_begin_anew_has_not_ended(slurm, run, tmp_p
     run("rm", job["name"])
 
 
-def test_wait_goes_on_while_slurm_does_not_answer(slurm, run, tmp_path):
-    job = submit(run, "--sbatch=--hold", "true")
+def away(slurm, tmp_path):
+    """A mark, while whose file is there Slurm does not answer; and the environment of commands that meet this."""
     mark = tmp_path / "away"
-    squeue = shutil.which("squeue", path=slurm.environment["PATH"])
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/squeue").write_text(f"#!/bin/sh\n[ ! -e {mark} ] || {{ echo 'Unable to contact slurm controller' >&2; exit 1; }}\n"
-                                         f'exec {squeue} "$@"\n')
-    (tmp_path / "bin/squeue").chmod(0o755)
-    environment = {**slurm.environment, "PATH": f"{tmp_path}/bin:{slurm.environment['PATH']}"}
+    for name in ("squeue", "scancel", "scontrol"):
+        real = shutil.which(name, path=slurm.environment["PATH"])
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n[ ! -e {mark} ] || {{ echo 'Unable to contact slurm controller' >&2; exit 1; }}\n"
+                                             f'exec {real} "$@"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    return mark, {**slurm.environment, "PATH": f"{tmp_path}/bin:{slurm.environment['PATH']}"}
+
+
+def test_a_job_is_known_while_slurm_does_not_answer_and_is_not_removed(slurm, run, tmp_path):
+    job = submit(run, "--sbatch=--hold", "true")
+    mark, environment = away(slurm, tmp_path)
+    mark.touch()
+
+    def tell(*words):
+        return subprocess.run([HVDRUN, *words], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+
+    shown = tell("show", job["name"], "--field", "executionState")
+    assert (shown.returncode, shown.stdout) == (0, "queued\n"), shown.stderr
+    assert f"Unable to contact slurm controller; job {job['name']} is taken as it was known last" in shown.stderr
+    assert "batch.sh" in tell("files", job["name"]).stdout
+    assert 'The file "stdout.txt" not found for the queued job' in tell("logs", job["name"]).stderr
+    for word in ("stop", "rm"):
+        refused = tell(word, job["name"])
+        assert refused.returncode != 0 and f"cannot stop job {job['name']}" in refused.stderr
+    assert job["id"] in tell("ps").stdout and "batch.sh" in tell("files", job["name"]).stdout
+    mark.unlink()
+    run("rm", job["name"])
+    assert job["id"] not in run("ps", "--all").stdout
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_wait_goes_on_though_slurm_does_not_answer(slurm, run, tmp_path, when):
+    job = submit(run, "--sbatch=--hold", "true")
+    mark, environment = away(slurm, tmp_path)
+    if when == "before":
+        mark.touch()
     waiting = subprocess.Popen([HVDRUN, "wait", job["name"]], env=environment, stderr=subprocess.PIPE, text=True)
     read_until(waiting.stderr, "was submitted at")
     mark.touch()
