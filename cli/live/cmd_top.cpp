@@ -22,6 +22,8 @@ using launch::JobPicture;
 
 // A job says something every second.
 constexpr auto kAnswerTime = std::chrono::seconds(10);
+// A job that is started anew may wait for hosts.
+constexpr auto kLongestPause = std::chrono::minutes(10);
 constexpr std::size_t kUsualWidth = 120;
 
 // TopScreen draws the rows over those before on a terminal, and one below the other elsewhere.
@@ -63,6 +65,16 @@ class TopScreen {
   std::size_t drawn_ = 0;
 };
 
+// Waits for the next step of a job. Whoever follows the job is told why nothing is shown.
+Result<std::optional<launch::FoundJob>> await_next_step(const launch::FoundJob& job, const Fd& hvdrun, bool once) {
+  auto again = find_again(job, hvdrun, kAnswerTime);
+  if (once || again.ok() || again.error().code() != Code::kTimeout) {
+    return again;
+  }
+  std::cerr << "hvdrun: " << again.error().message() << "\n";
+  return find_again(job, hvdrun, kLongestPause);
+}
+
 }  // namespace
 
 Result<int> show_top(const TopOptions& options) {
@@ -80,7 +92,7 @@ Result<int> show_top(const TopOptions& options) {
       const bool is_gone = part.error().code() == Code::kLostPeer;
       std::optional<launch::FoundJob> again;
       if (is_gone && hvdrun.is_open()) {
-        HVD_TRY_ASSIGN(again, find_again(found, hvdrun));
+        HVD_TRY_ASSIGN(again, await_next_step(found, hvdrun, options.once));
       }
       if (again) {
         found = *std::move(again);

@@ -3,11 +3,13 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "cli/options/job_settings.h"
 #include "cli/service_place.h"
 #include "launcher/service/job_record.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -35,9 +37,9 @@ Result<FoundJob> find_running_job(const std::string& reference) {
   return choose_job(jobs, is_submitted ? uuid : reference);
 }
 
-Result<std::optional<FoundJob>> find_again(const FoundJob& job, const Fd& hvdrun) {
+Result<std::optional<FoundJob>> find_again(const FoundJob& job, const Fd& hvdrun, Duration patience) {
   constexpr int kLookEveryMs = 200;
-  for (;;) {
+  for (const Deadline deadline = Deadline::after(patience);;) {
     pollfd ended{hvdrun.get(), POLLIN, 0};
     if (::poll(&ended, 1, kLookEveryMs) > 0) {
       return std::optional<FoundJob>();
@@ -47,6 +49,12 @@ Result<std::optional<FoundJob>> find_again(const FoundJob& job, const Fd& hvdrun
         std::find_if(jobs.begin(), jobs.end(), [&job](const FoundJob& other) { return other.job.pid == job.job.pid; });
     if (found != jobs.end()) {
       return std::optional(*found);
+    }
+    if (deadline.has_passed()) {
+      return Error(Code::kTimeout, "job " + job.job.id + " has not answered for " + duration_text(patience) +
+                                       ", and its hvdrun (pid " + std::to_string(job.job.pid) +
+                                       ") still runs: it waits for who reads the job's output, or for hosts to start " +
+                                       "the job anew");
     }
   }
 }

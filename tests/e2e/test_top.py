@@ -56,6 +56,18 @@ def test_top_shows_what_ranks_use(live, tmp_path):
     assert job.returncode == 0
 
 
+def test_top_says_why_an_ended_job_whose_output_nobody_reads_answers_no_more(live, tmp_path):
+    go = tmp_path / "go"
+    job = start("-np", 1, "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.1; done; yes $(printf %01000d) | head -n 300", env=live)
+    wait_until(lambda: is_seen(live), "hvdrun top never saw the job")
+    follower = subprocess.Popen([HVDRUN, "top"], env=live, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert follower.stdout.readline().startswith("job ")
+    go.touch()
+    read_until(follower.stderr, rf"has not answered for 10 s, and its hvdrun \(pid {job.pid}\) still runs")
+    assert len(job.communicate(timeout=PATIENCE)[0]) > 300000 and job.returncode == 0
+    assert "has ended" in follower.communicate(timeout=PATIENCE)[1] and follower.returncode == 0
+
+
 def test_top_follows_a_job_file_from_its_preparation_to_its_end(live, tmp_path):
     prepared, go = tmp_path / "prepared", tmp_path / "go"
     (tmp_path / "job.yaml").write_text(
