@@ -18,6 +18,7 @@
 #include "launcher/logs/rank_files.h"
 #include "launcher/process/own_process.h"
 #include "launcher/service/granted_nodes.h"
+#include "launcher/service/loop_writes.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
 #include "launcher/state/exit_codes.h"
@@ -55,7 +56,8 @@ std::string last_words(const std::string& file) {
 
 class SupervisedJob final : public FileJobObserver {
  public:
-  SupervisedJob(ServicePlace& place, JobRecord record) : place_(place), record_(std::move(record)) {}
+  SupervisedJob(ServicePlace& place, JobRecord record)
+      : place_(place), record_(std::move(record)), writes_(place.store, record_.id) {}
 
   RecordedEnd run() {
     HVD_CHECK(record_.max_nodes > 0 || record_.nodes.size() == static_cast<std::size_t>(record_.node_count));
@@ -76,22 +78,34 @@ class SupervisedJob final : public FileJobObserver {
       files.push_back(options_.job.output_dir.empty() ? directory + "/" + process_file(run, rank, false)
                                                       : own + "/" + rank_folder(rank, first_size_) + "/stdout");
     }
+    if (phase_ == Phase::kStarted) {  // the loop of the running job calls
+      writes_.set_output(directory, std::move(files));
+      return {};
+    }
     return patiently([&] { return place_.store.set_output(record_.id, directory, files); });
   }
 
-  Result<void> on_preparing() override { return tell(Phase::kPreparing); }
+  Result<void> on_preparing() override {
+    HVD_TRY(tell(Phase::kPreparing));
+    writes_.begin();
+    return {};
+  }
   [[nodiscard]] bool keeps_page_private() const override {
     return options_.job.page == place_.dir.page_of(record_.uuid);
   }
-  Result<void> on_ranks() override { return tell(Phase::kStarted); }
+  Result<void> on_ranks() override {
+    end_writes();
+    HVD_TRY(tell(Phase::kStarted));
+    writes_.begin();
+    return {};
+  }
 
   void on_nodes(const JobLayout& layout, const std::vector<JobNodeFacts>& facts) override {
     std::vector<JobNode> nodes;
     for (std::size_t i = 0; i < facts.size(); ++i) {
       nodes.push_back({layout.nodes[i].name, facts[i].address});
     }
-    // The addresses are only for `nodes`, so an error is no reason to fail the job.
-    static_cast<void>(place_.store.set_addresses(record_.id, nodes));
+    writes_.set_addresses(std::move(nodes));
   }
 
   void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) override { unreached_ = hosts; }
@@ -106,6 +120,7 @@ class SupervisedJob final : public FileJobObserver {
     if (record_.max_nodes == 0) {
       return nullptr;
     }
+    writes_.retry_on(loop);
     const HostList& first = options_.file->layout.nodes;
     for (HostSpec& host : cluster_hosts_) {
       host.slots = first.front().slots;
@@ -127,6 +142,14 @@ class SupervisedJob final : public FileJobObserver {
         std::cerr << "hvdrun: the job waits to write its record: " << written.error().message() << "\n";
       }
       std::this_thread::sleep_for(kBetweenTries);
+    }
+  }
+
+  // The addresses are only for `nodes`, and the files for `logs`, so an error is no reason to fail the job.
+  void end_writes() {
+    if (const auto written = writes_.end(); !written.ok()) {
+      std::cerr << "hvdrun: where its ranks and their files are is not in the job's record: "
+                << written.error().message() << "\n";
     }
   }
 
@@ -210,7 +233,9 @@ class SupervisedJob final : public FileJobObserver {
       return place_.store.set_leaving_time(
           record_.id, std::chrono::duration_cast<std::chrono::milliseconds>(leaving).count(), is_local);
     }));
-    return run_file_job({options_.job, *options_.file, options_.notices, state_root()}, this);
+    auto code = run_file_job({options_.job, *options_.file, options_.notices, state_root()}, this);
+    end_writes();
+    return code;
   }
 
   [[nodiscard]] RecordedEnd failed(int status, const std::string& code, const std::string& message) const {
@@ -247,6 +272,7 @@ class SupervisedJob final : public FileJobObserver {
 
   ServicePlace& place_;
   JobRecord record_;
+  LoopWrites writes_;
   CliOptions options_;
   HostList cluster_hosts_;
   std::vector<std::pair<std::string, std::string>> unreached_;

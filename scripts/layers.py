@@ -42,6 +42,9 @@ EDGES = {
     # What tells a job that runs which nodes it has.
     "launcher/service/granted_nodes.h": ["launcher/offers", IO, BASE],
     "launcher/service/granted_nodes.cpp": ["launcher/offers", IO, BASE],
+    # What a job that runs writes to its record.
+    "launcher/service/loop_writes.h": [IO, BASE],
+    "launcher/service/loop_writes.cpp": [IO, BASE],
     "launcher/service/job_store.cpp": ["launcher/state", BASE],
     "launcher/process": [IO, BASE],
     "launcher/post_mortem": ["launcher/process", BASE],

@@ -72,7 +72,10 @@ void GrantedNodes::look_in(Duration delay) {
 void GrantedNodes::look() {
   const bool was_woken = std::exchange(was_woken_, false);
   auto next = update();
-  if (!next.ok() && std::exchange(told_, next.error().message()) != next.error().message()) {
+  failing_since_ = next.ok() ? std::nullopt : std::optional(failing_since_.value_or(loop_.now()));
+  // Another process that writes just now is no trouble.
+  const bool lasts = failing_since_ && loop_.now() - *failing_since_ >= Database::kPatience;
+  if (lasts && std::exchange(told_, next.error().message()) != next.error().message()) {
     handlers_.on_trouble("which nodes the job has cannot be read: " + told_);
   }
   Duration wait = next.ok() && !is_to_retry_ ? next.value() : Duration(kRetryAfter);

@@ -1,6 +1,8 @@
 // GrantedNodes is the HostSource of a job of the service: the nodes of its cluster that the job has. It asks for more
 // of them whenever some may have become idle, and gives those back that are drained, once nothing of the job is there.
 //
+// The store must not wait for other processes (LoopWrites): what it refuses is tried again, and told if it lasts.
+//
 // Thread: loop only.
 #pragma once
 
@@ -12,6 +14,7 @@
 #include "launcher/offers/host_source.h"
 #include "launcher/service/job_store.h"
 #include "launcher/service/state_dir.h"
+#include "runtime/base/clock.h"
 #include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
@@ -47,6 +50,7 @@ class GrantedNodes final : public HostSource {
   bool is_to_retry_ = false;    // a job whose supervisor has died could not be helped
   std::optional<HostUse> use_;  // nothing: not known yet, and no node is given back
   HostList known_;
+  std::optional<TimePoint> failing_since_;
   std::string told_;  // the last trouble
 };
 

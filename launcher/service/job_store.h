@@ -35,6 +35,8 @@ class JobStore {
   // `patience` is how long an operation waits for other processes, once the store is open.
   static Result<JobStore> open(const StateDir& dir, Now now, Duration patience = Database::kPatience);
 
+  void set_patience(Duration patience) { database_->set_patience(patience); }
+
   // The clusters and their nodes, in the same database.
   ClusterTable& clusters() { return clusters_; }
 

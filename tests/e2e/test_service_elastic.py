@@ -4,15 +4,26 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
-from hvdrun import HVDRUN, ROOT, without_copies
+from hvdrun import HVDRUN, ROOT, read_until, without_copies
 from lab import wait_until
 from patience import PATIENCE
 
 SCRIPT = str(ROOT / "tests/support/offered_steps.py")
 NODES = ["node1", "node2", "node3"]
+# Holds the records as soon as the job has three nodes, until its standard input ends.
+HOLDER = """import sqlite3, sys
+records = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+print("ready", flush=True)
+while records.execute("SELECT count(*) FROM node WHERE job = ?", [int(sys.argv[2])]).fetchone()[0] < 3:
+    pass
+records.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 class Queue:
@@ -115,6 +126,26 @@ def test_a_job_begins_with_one_node_gets_the_others_and_loses_a_drained_one(queu
     queue.ok("cluster", "resume", "trio", "node3")
     queue.is_idle()
     assert queue.folders() == []
+
+
+def test_a_job_grows_while_another_process_holds_the_records(queue):
+    queue.occupy("other", 2)
+    wait_until(lambda: queue.show("executionState", "other") == "running", "the other one runs")
+    queue.train()
+    queue.await_size(1)
+    holder = queue.lab.popen(sys.executable, "-c", HOLDER, "/root/.local/state/hvdrun/service/jobs.db", queue.number, stdin=subprocess.PIPE)
+    try:
+        read_until(holder.stdout, "ready")
+        queue.gates["other"].write_text("")
+        read_until(holder.stdout, "held")
+        queue.await_size(3)
+    finally:
+        _, err = holder.communicate(timeout=PATIENCE)
+    assert holder.returncode == 0, err
+    wait_until(lambda: queue.lab.run(HVDRUN, "logs", "train", "--rank", 2).returncode == 0, "its files are recorded")
+    queue.gates["train"].write_text("")
+    assert queue.lab.run(HVDRUN, "wait", "train").returncode == 0
+    assert len(re.findall(r"ended at \d+ as rank \d of 3", queue.ok("logs", "train"))) == 3
 
 
 def test_a_drained_node_of_a_job_that_never_changed_is_its_own_until_the_ranks_have_left(queue):
