@@ -75,8 +75,8 @@ def test_horovodrun_is_hvdrun_also_through_a_link(tmp_path):
         pytest.skip("the package is not installed here")
     (tmp_path / "link").symlink_to(installed)
     for program in (installed, tmp_path / "link"):
-        said = subprocess.run([program, "--version"], text=True, capture_output=True, check=True).stdout
-        assert said.startswith("hvdrun "), said
+        said = subprocess.run([program, "--help"], text=True, capture_output=True, check=True).stdout
+        assert "hvdrun" in said.splitlines()[0], said
 
 
 def test_a_wheel_that_is_too_large_is_refused(tmp_path, monkeypatch):
