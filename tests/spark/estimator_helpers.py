@@ -15,6 +15,18 @@ class Here:
         return 1
 
 
+class Lost:
+    """A backend whose processes train, and are lost before their driver hears of it."""
+
+    def __init__(self, backend):
+        self._backend = backend
+        self.num_processes = backend.num_processes
+
+    def run(self, *args, **kwargs):
+        self._backend.run(*args, **kwargs)
+        raise RuntimeError("rank 0 was killed")
+
+
 def points(count, seed=0):
     """Rows (features of 4, label 0 or 1, weight) that a linear model tells apart."""
     numbers = numpy.random.default_rng(seed)

@@ -5,7 +5,7 @@ import os
 
 import numpy
 import pytest
-from estimator_helpers import Here, frame_of, points
+from estimator_helpers import Here, Lost, frame_of, points
 
 os.environ.setdefault("KERAS_BACKEND", "jax" if importlib.util.find_spec("jax") else "torch")
 keras = pytest.importorskip("keras", minversion="3.0")
@@ -65,12 +65,14 @@ def test_two_processes_of_spark_train_as_one_does_on_the_same_order(spark, frame
     numpy.testing.assert_allclose([row.label__output.toArray() for row in rows], expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_run_is_continued_and_is_then_as_if_it_had_never_ended(spark, frame, store):
+def test_a_run_that_ended_is_trained_further_and_one_that_was_interrupted_is_continued(spark, frame, store):
     two = LocalBackend(2)
     whole = estimator(store, epochs=3, backend=two).fit(frame)
-    estimator(store, run_id="run", backend=two).fit(frame)
-    second = estimator(store, run_id="run", epochs=3, backend=two).fit(frame)
-    assert len(second.getHistory()["loss"]) == 3
+    estimator(store, run_id="run", epochs=1, backend=two).fit(frame)
+    with pytest.raises(RuntimeError, match="rank 0 was killed"):
+        estimator(store, run_id="run", epochs=1, backend=Lost(two)).fit(frame)
+    second = estimator(store, run_id="run", epochs=2, backend=two).fit(frame)
+    assert second.getHistory()["loss"] == pytest.approx(whole.getHistory()["loss"][1:], rel=1e-3)
     assert_same_weights(whole.getModel(), second.getModel())
 
 

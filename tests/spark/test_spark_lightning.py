@@ -6,7 +6,7 @@ import numpy
 import pyarrow
 import pytest
 import torch
-from estimator_helpers import Here, frame_of, points
+from estimator_helpers import Here, Lost, frame_of, points
 
 lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed here")
 
@@ -153,13 +153,15 @@ def test_a_function_of_rows_gets_them_as_spark_has_them_and_outputs_may_differ_i
             RowPredictor(make_module(), lambda module, row: told, labels)([None])
 
 
-def test_a_run_is_continued_and_is_then_as_if_it_had_never_ended(spark, frame, store, capsys):
+def test_a_run_that_ended_is_trained_further_and_one_that_was_interrupted_is_continued(spark, frame, store, capsys):
     two = LocalBackend(2)
     whole = estimator(store, epochs=3, backend=two).fit(frame)
-    first = estimator(store, run_id="run", backend=two).fit(frame)
-    second = estimator(store, run_id="run", epochs=3, verbose=1, backend=two).fit(frame)
+    estimator(store, run_id="run", epochs=1, backend=two).fit(frame)
+    with pytest.raises(RuntimeError, match="rank 0 was killed"):
+        estimator(store, run_id="run", epochs=1, backend=Lost(two)).fit(frame)
+    second = estimator(store, run_id="run", verbose=1, backend=two).fit(frame)
     assert "run run is continued at epoch 2 of 3 epochs" in capsys.readouterr().out
-    assert second.getHistory()[:2] == first.getHistory() and len(second.getHistory()) == 3
+    assert second.getHistory() == whole.getHistory()[1:]
     assert_same_weights(second, whole.getModel())
     assert_same_weights(second, trained_alone(store, 2, 3))
 
@@ -182,10 +184,12 @@ def test_the_best_epoch_by_val_loss_is_given_and_callbacks_are_called(spark, fra
     assert said.item() == pytest.approx(losses[0], rel=1e-3)  # each row of validation counted once
 
 
-def test_an_early_stop_of_lightning_ends_the_run(spark, frame, store):
-    stop = lightning.callbacks.EarlyStopping("val_loss", patience=1, min_delta=100.0)
-    model = estimator(store, validation=0.25, callbacks=[stop], epochs=9).fit(frame)
-    assert len(model.getHistory()) == 2
+def test_an_early_stop_of_lightning_ends_each_fit_of_a_run_by_what_it_sees_itself(spark, frame, store):
+    for _ in range(2):
+        stop = lightning.callbacks.EarlyStopping("val_loss", patience=1, min_delta=100.0)
+        model = estimator(store, validation=0.25, callbacks=[stop], epochs=9, run_id="run").fit(frame)
+        assert len(model.getHistory()) == 2
+    assert [entry["epoch"] for entry in model.getHistory()] == [2, 3]
 
 
 def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path):

@@ -6,7 +6,7 @@ import types
 
 import pytest
 import torch
-from estimator_helpers import Here, store_of
+from estimator_helpers import Here, Lost, store_of
 
 lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed here")
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
@@ -222,7 +222,8 @@ def test_a_run_whose_length_was_asked_for_is_continued_at_its_epoch(tmp_path):
     store = store_of(tmp_path)
     module = make_module(step, schedule=schedule)
     whole = fitted(store, module)
-    fitted(store, module, run_id="run", epochs=1)
+    with pytest.raises(RuntimeError, match="rank 0 was killed"):
+        fitted(store, module, run_id="run", epochs=1, backend=Lost(Here()))
     continued = fitted(store, module, run_id="run")
     assert continued.getHistory() == whole.getHistory()
 

@@ -164,6 +164,19 @@ def test_a_score_that_is_no_number_is_not_the_best(tmp_path):
         assert checkpoints.exists() and checkpoints.load() == b"3.0"
 
 
+def test_the_best_of_a_fit_is_not_compared_with_those_of_the_runs_fits_before(tmp_path):
+    from horovod.spark.common.checkpoints import Checkpoints
+
+    checkpoints = Checkpoints(LocalStore(str(tmp_path / "store")), "r")
+    assert checkpoints.begin(1) == 0
+    checkpoints.save(b"first", 1, 0, 1.0)
+    checkpoints.finish()
+    assert checkpoints.begin(2) == 1
+    checkpoints.save(b"second", 2, 0, 9.0)
+    assert checkpoints.load("best") == b"second"
+    assert checkpoints.begin(1) == 1  # this fit was interrupted, so its round goes on
+
+
 def test_what_cannot_be_removed_stays_and_is_told(tmp_path, monkeypatch):
     store = LocalStore(str(tmp_path / "store"))
 

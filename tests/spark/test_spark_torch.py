@@ -7,7 +7,7 @@ import sys
 import numpy
 import pytest
 import torch
-from estimator_helpers import Here, frame_of, points
+from estimator_helpers import Here, Lost, frame_of, points
 from ranks import ROOT
 
 from horovod.spark.common.backend import LocalBackend, SparkBackend
@@ -131,12 +131,16 @@ def test_an_output_of_one_number_is_of_the_labels_type(frame):
     assert model.setModel(NoZeros(4, 2)).transform(frame).schema["label__output"].dataType.typeName() == "vectorudt"
 
 
-def test_a_run_is_continued_and_is_then_as_if_it_had_never_ended(spark, frame, store, capsys):
-    whole = estimator(store, epochs=3).fit(frame)
-    first = estimator(store, run_id="run").fit(frame)
+def test_a_run_that_ended_is_trained_further_and_one_that_was_interrupted_is_continued(spark, frame, store, capsys):
+    whole = estimator(store, epochs=4).fit(frame)
+    first = estimator(store, run_id="run", epochs=1).fit(frame)
+    assert first.getHistory() == whole.getHistory()[:1]
+    with pytest.raises(RuntimeError, match="rank 0 was killed"):
+        estimator(store, run_id="run", epochs=1, verbose=1, backend=Lost(Here())).fit(frame)
+    assert "run run had ended; its model is trained 1 epoch more" in capsys.readouterr().out
     second = estimator(store, run_id="run", epochs=3, verbose=1).fit(frame)
-    assert "run run is continued at epoch 2 step 0" in capsys.readouterr().out
-    assert second.getHistory()[:2] == first.getHistory() and len(second.getHistory()) == 3
+    assert "run run is continued at epoch 2 step 0 of 4 epochs" in capsys.readouterr().out
+    assert second.getHistory() == whole.getHistory()[1:]
     assert_same_weights(weights(whole), weights(second))
     with pytest.raises(ValueError, match="run_id='run' exists, and its checkpoint is of another model or optimizer"):
         estimator(store, run_id="run", epochs=4, model=torch.nn.Sequential(torch.nn.Linear(4, 2))).fit(frame)

@@ -290,7 +290,7 @@ def test_a_run_leaves_a_checkpoint_that_torch_reads(tmp_path):
     left = torch.load(io.BytesIO(store.read(path)), weights_only=True)
     torch.testing.assert_close(left["model"]["weight"], model.getModel().state_dict()["weight"])
     assert left["optimizer"]["param_groups"][0]["lr"] == 0.1
-    assert len(told(store, run_id="run", epochs=3).fit_on_parquet().getHistory()) == 3
+    assert [entry["epoch"] for entry in told(store, run_id="run", epochs=1).fit_on_parquet().getHistory()] == [2]
 
 
 def test_data_for_validation_is_used_where_the_program_wants_validation(tmp_path):
@@ -304,9 +304,9 @@ def test_data_for_validation_is_used_where_the_program_wants_validation(tmp_path
 def test_tensorboards_scalars_of_each_epoch_are_in_the_runs_folder(tmp_path):
     events = pytest.importorskip("tensorboard.compat.proto.event_pb2", reason="tensorboard is not installed here")
     store, metrics = store_of(tmp_path, validation=8), [[torch.nn.functional.l1_loss]]
-    for epochs in (1, 2):  # the second goes on with the first
-        history = told(store, run_id="run", metrics=metrics, epochs=epochs, validation=0.1).fit_on_parquet().getHistory()
-    seen = []
+    history, seen = [], []
+    for _ in range(2):  # the second goes on with the first
+        history += told(store, run_id="run", metrics=metrics, epochs=1, validation=0.1).fit_on_parquet().getHistory()
     for file in (tmp_path / "store/runs/run/logs").iterdir():
         content = file.read_bytes()
         while content:  # a record is its length, four bytes, what it says, and four bytes
@@ -330,13 +330,17 @@ def test_a_learning_rate_of_numpy_s_is_kept_as_a_number(tmp_path):
     assert model.getOptimizer().param_groups[0]["lr"] == 0.1
 
 
-def test_a_run_of_an_earlier_release_is_continued(tmp_path):
+@pytest.mark.parametrize("epochs, trained", [(3, [0, 1, 2]), (2, [2, 3])])
+def test_a_run_of_an_earlier_release_is_continued_or_if_it_has_its_epochs_trained_further(tmp_path, epochs, trained):
     store = store_of(tmp_path)
     told(store, run_id="run").fit_on_parquet()
     run = tmp_path / "store/runs/run"
-    (run / "checkpoint.json").rename(run / "checkpoint")  # where the marker was
-    history = told(store, run_id="run", epochs=3).fit_on_parquet().getHistory()
-    assert [entry["epoch"] for entry in history] == [0, 1, 2]
+    marker = json.loads((run / "checkpoint.json").read_text())
+    del marker["begin"], marker["finished"]
+    (run / "checkpoint.json").unlink()
+    (run / "checkpoint").write_text(json.dumps(marker))  # where the marker was
+    history = told(store, run_id="run", epochs=epochs).fit_on_parquet().getHistory()
+    assert [entry["epoch"] for entry in history] == trained
     assert (run / "checkpoint.json").exists() and b"model" in (run / "checkpoint").read_bytes()
 
 

@@ -2,6 +2,9 @@
 
 A run that has ended also has its model in a file `checkpoint`, for programs that look there, as Horovod's do.
 
+A fit of a run that had ended begins a new round: it trains the run's model further. The marker also says with which epoch
+the round began, and whether its fit has succeeded. Otherwise the next fit continues the round.
+
 Object stores have no rename, so a checkpoint is written under a name of its own first, and the marker after it. Whoever
 reads the marker finds a whole file, also when the writer was killed.
 """
@@ -16,6 +19,11 @@ from typing import Any, Dict, List, Optional
 def _number(score: Optional[float]) -> Optional[float]:
     """The score; None where it is not a number, than which nothing is better."""
     return None if score is None or math.isnan(score) else score
+
+
+def _epoch_of(name: str) -> int:
+    """The epochs that were trained before the checkpoint of this name."""
+    return int(re.findall(r"\.e(\d+)\.s\d+$", name)[0])
 
 
 class Checkpoints:
@@ -44,7 +52,7 @@ class Checkpoints:
             names = self._store.names_in(self._folder)
             kept = sorted(name for name in names if re.fullmatch(re.escape(self._name) + r"\.e\d+\.s\d+", name))
             if kept:
-                return {"latest": kept[-1], "best": None, "score": None, "kept": kept}
+                return {"latest": kept[-1], "kept": kept}
             raise ValueError(
                 f"{path} is no marker of checkpoints: {error}; remove it, or choose another run_id"
             ) from error
@@ -61,6 +69,26 @@ class Checkpoints:
     def exists(self) -> bool:
         return bool(self._marker())
 
+    def begin(self, epochs: int) -> int:
+        """Opens a round of so many epochs, or goes on with one that was interrupted; returns the epoch with which it began."""
+        marker = self._marker()
+        if not marker:
+            return 0
+        begin, epoch = marker.get("begin", 0), _epoch_of(marker["latest"])
+        # Markers of earlier releases do not say whether the run had ended.
+        if not marker.get("finished", epoch >= begin + epochs):
+            return begin
+        # The new round may have other data, so its scores are not compared with those before.
+        self._write_marker({**marker, "best": None, "score": None, "begin": epoch, "finished": False})
+        return epoch
+
+    def finish(self) -> None:
+        """Says that the fit has succeeded."""
+        self._write_marker({**self._marker(), "finished": True})
+
+    def _write_marker(self, marker: Dict[str, Any]) -> None:
+        self._store.write(self._marker_path(), json.dumps(marker).encode())
+
     def save(self, content: bytes, epoch: int, step: int, score: Optional[float] = None) -> None:
         """`score`: the lower, the better; None: it cannot be the best."""
         marker = self._marker()
@@ -72,8 +100,8 @@ class Checkpoints:
             best, best_score = name, score
         gone = [other for other in kept[: -self._keep] if other != best]
         kept = [other for other in kept if other not in gone]
-        new = {"latest": name, "best": best, "score": best_score, "kept": kept}
-        self._store.write(self._marker_path(), json.dumps(new).encode())
+        round_of_fit = {"begin": marker.get("begin", 0), "finished": False}
+        self._write_marker({"latest": name, "best": best, "score": best_score, "kept": kept, **round_of_fit})
         for other in gone:
             self._store.discard(self._path(other))
 

@@ -239,10 +239,13 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
         self._try(plan)
         plan.transform = transform
         try:
+            plan.begin = self._checkpoints(run_id).begin(plan.epochs)
+            plan.epochs += plan.begin
             history = self._run_until_done(lambda: self._attempt(backend, store, plan))
             has_best = data.validation is not None and self.getReturnModel() == "best"
             model = self._made_model(plan, "best" if has_best else "latest", history, metadata)
             if store.saving_runs():
+                self._checkpoints(run_id).finish()
                 self._publish(model, self._checkpoints(run_id), "best" if has_best else "latest")
             return model
         finally:
@@ -271,6 +274,7 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             shuffle=self.getShuffle() and self.getShufflingBufferSize() != 0, seed=self._seed(),
             train_ahead=self.getTrainReaderNumWorker(), in_memory=self.getInMemoryCacheAll(), use_gpu=self.getUseGpu(),
             verbose=self.getVerbose(), keep_checkpoints=self.getKeepCheckpoints(), resume=None,
+            begin=0,
         )  # fmt: skip
 
     def _shapes_of_labels(self) -> Optional[List[Any]]:
@@ -291,10 +295,13 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             orders.remove(store, ticket)
 
     def _check_continues(self, plan: fit.Plan, facts: Dict[str, Any]) -> None:
-        plan.seed = facts["seed"]  # the order of rows goes on
+        has_begun = plan.has_begun(facts)
+        plan.seed = facts["seed"] if has_begun else plan.seed  # the order of rows goes on within a fit
         if self.getVerbose():
             where = f"epoch {facts['epoch']}" + (f" step {facts['step']}" if "step" in facts else "")
-            print(f"run {plan.run_id} is continued at {where} of {plan.epochs} epochs")
+            more = plan.epochs - plan.begin
+            print(f"run {plan.run_id} is continued at {where} of {plan.epochs} epochs" if has_begun else
+                  f"run {plan.run_id} had ended; its model is trained {more} epoch{'' if more == 1 else 's'} more")  # fmt: skip
             if facts["identity"] != plan.data.train.identity:
                 rows = plan.data.train.rows
                 print(f"run {plan.run_id} had {facts['rows']} other rows before; it goes on with {rows}")

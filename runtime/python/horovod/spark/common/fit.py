@@ -35,6 +35,15 @@ class Plan:
     verbose: int
     keep_checkpoints: int
     resume: Any  # what the checkpoint holds, as the framework's training reads it; None: the run is new
+    begin: int  # the epoch with which this fit began; `epochs` counts on from those of the run's earlier fits
+
+    def has_begun(self, facts: Dict[str, Any]) -> bool:
+        """Whether the checkpoint that says these facts is of this fit, and not of the one before."""
+        return (facts["epoch"], facts.get("step", 0)) > (self.begin, 0)
+
+    def history_in(self, facts: Dict[str, Any]) -> Any:
+        """The history in these facts, which has the epochs of one fit; empty, where it is of the fit before."""
+        return facts["history"] if self.has_begun(facts) else type(facts["history"])()
 
 
 def data_of(plan: Plan, store: Any, rank: int, size: int) -> Any:

@@ -77,7 +77,7 @@ ESTIMATOR = (
               **_accessors("ShufflingBufferSize")),
     Parameter("shuffle", "a new order of rows in each epoch", True, _BOOL),
     Parameter("partitions_per_process", "files written for each process, at most", 10, _INT),
-    Parameter("run_id", "name of the run in the store; one that exists is continued. Default: a new one", None, _TEXT),
+    Parameter("run_id", "name of the run in the store; one that exists is trained further. Default: a new one", None, _TEXT),
     Parameter("train_steps_per_epoch", "steps of an epoch; default: all data once", None, _INT),
     Parameter("validation_steps_per_epoch", "batches of a validation; default: all data once", None, _INT),
     Parameter("transformation_fn", "called with a pandas frame for each batch, or where it takes none with each row as a dict; gives the "

@@ -174,7 +174,7 @@ class _Fit:
         if plan.resume is not None:
             facts = state.facts_of(plan.resume)
             state.restore(self._model, plan.resume)
-            self._epoch, self.history = facts["epoch"], facts["history"]
+            self._epoch, self.history = facts["epoch"], plan.history_in(facts)
         self._rate = self._scaled_rate()
         for callback in plan.callbacks:
             # These count from the rate at the beginning, which is that of all processes here, whatever they were given.

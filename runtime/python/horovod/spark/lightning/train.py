@@ -106,11 +106,12 @@ class _Fit:
         shapes = [*(plan.label_shapes or [None] * len(plan.label_cols)), *[None for _ in weights]]
         # Labels keep whole numbers, as class indices are.
         self._others = Features([*plan.label_cols, *weights], shapes, as_float=False)
-        self.history: List[Dict[str, Any]] = list(plan.resume["history"]) if plan.resume else []
+        self.history: List[Dict[str, Any]] = list(plan.history_in(plan.resume)) if plan.resume else []
+        self.epoch = plan.resume["epoch"] if plan.resume else 0  # epochs that are done
 
     def run(self) -> Optional[List[Dict[str, Any]]]:
         plan = self.plan
-        if len(self.history) >= plan.epochs:
+        if self.epoch >= plan.epochs:
             return self.history if hvd.rank() == 0 else None
         package = importlib.import_module(package_of(plan.model))
         _tell_rank(package)
@@ -320,10 +321,14 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
 
     class Recorder(package.Callback):
         def __init__(self) -> None:
-            self._done = len(fitting.history)  # epochs in the history
             self._batches = 0
             self._loss = [0.0, 0.0]  # how many, and their sum
             self._rows = 0
+
+        def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: Dict[str, Any]) -> None:
+            if not plan.has_begun(plan.resume):
+                # An EarlyStopping of the fit before would end this one too, and the best of other data is not this one's.
+                checkpoint["callbacks"] = {}
 
         def on_train_start(self, trainer: Any, module: Any) -> None:
             _multiply_rates(trainer, hvd.size())
@@ -356,9 +361,9 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
             losses = sum(rank[0] for rank in told)
             train = {"loss": sum(rank[1] for rank in told) / losses} if losses else {}
             metrics = _averages([(rank[3], rank[2]) for rank in told])
-            entry = {"epoch": self._done, "train": train, "metrics": metrics}
+            entry = {"epoch": fitting.epoch, "train": train, "metrics": metrics}
             fitting.history.append(entry)
-            self._done += 1
+            fitting.epoch += 1
             if hvd.rank() == 0 and plan.verbose:
                 print(entry, flush=True)
             self._save(trainer, module, _score(package, plan.callbacks, entry["metrics"]))
@@ -376,13 +381,13 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
             # The driver opens only what is plain. What a callback of the user's keeps, Lightning reads in the ranks.
             state = {
                 "model": {name: value.cpu() for name, value in module.state_dict().items() if torch.is_tensor(value)},
-                "lightning": torch.frombuffer(bytearray(content), dtype=torch.uint8), "epoch": self._done,
+                "lightning": torch.frombuffer(bytearray(content), dtype=torch.uint8), "epoch": fitting.epoch,
                 "history": fitting.history, "seed": plan.seed, "size": hvd.size(), "rows": plan.data.train.rows,
                 "identity": plan.data.train.identity,
             }  # fmt: skip
             file = io.BytesIO()
             torch.save(state, file)
-            fitting.checkpoints.save(file.getvalue(), self._done, 0, score)
+            fitting.checkpoints.save(file.getvalue(), fitting.epoch, 0, score)
             if fitting.logs is not None:
                 fitting.logs.send()
 

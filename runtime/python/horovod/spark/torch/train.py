@@ -112,7 +112,7 @@ class Trainer:
                 f"run_id={self._plan.run_id!r} exists, and its checkpoint is of another model or optimizer; give a run_id of "
                 f"its own to this one: {error}"
             ) from error
-        self._history = list(state["history"])
+        self._history = list(self._plan.history_in(state))
         self._epoch, self._step = state["epoch"], state["step"]
         # Where this differs a step has other rows, so an epoch that was interrupted starts again.
         if self._step > 0 and any(state.get(name, value) != value for name, value in self._order().items()):
