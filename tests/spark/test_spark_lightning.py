@@ -199,6 +199,8 @@ def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path)
     model.write().overwrite().save(str(tmp_path / "model"))
     again = TorchModel.load(str(tmp_path / "model"))
     assert again.transform(frame).collect() == model.transform(frame).collect()
+    assert again.getHistory() == model.getHistory()
+    assert again.getHistory()["train_loss_epoch"] == pytest.approx(again.getHistory()[1]["train"]["loss"])
 
 
 @pytest.mark.parametrize("values, text", [

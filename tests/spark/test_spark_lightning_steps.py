@@ -119,7 +119,12 @@ def test_two_processes_may_lack_losses_leave_parameters_unused_ask_for_the_lengt
         trainer_args={"strategy": "ddp_find_unused_parameters_true", "limit_train_batches": 0.5, "val_check_interval": 0.5},
     )  # fmt: skip
     assert [entry["train"]["loss"] for entry in model.getHistory()] == [LOSS] * 2
-    assert [entry["metrics"]["rows_epoch"] for entry in model.getHistory()] == [17] * 2  # 8 on one, and 9 on the other
+    history = model.getHistory()
+    assert [entry["metrics"]["rows_epoch"] for entry in history] == [17] * 2  # 8 on one, and 9 on the other
+    assert history["rows_epoch"] == history.get("rows_epoch") == dict(history)["rows_epoch"] == 17  # as of Horovod's dict
+    assert "rows_epoch" in history and "loss" not in history and history[0] in history and history.get("loss", 1) == 1
+    with pytest.raises(KeyError, match="loss"):
+        history["loss"]
     assert os.listdir(tmp_path / "logs") == ["version_0"]
     with open(tmp_path / "logs/version_0/metrics.csv") as file:
         rows = list(csv.DictReader(file))

@@ -11,6 +11,7 @@ from horovod.spark.common.params import EstimatorParams as EstimatorParams  # pr
 from horovod.spark.common.params import Parameter, described
 from horovod.spark.common.serialization import packed_parameter as _torch_param_serialize  # noqa: F401
 from horovod.spark.lightning import train
+from horovod.spark.lightning.history import History
 from horovod.spark.torch import trial
 from horovod.spark.torch.batches import Casts, Features
 from horovod.spark.torch.checkpointed import CheckpointedEstimator, opened
@@ -125,6 +126,9 @@ class TorchEstimator(CheckpointedEstimator):
 
     def _try(self, plan: train.Plan) -> None:
         plan.casts = trial.casts_of_features(plan, self.getStore())
+
+    def _made_model(self, plan: train.Plan, which: str, history: Any, metadata: Dict[str, Any]) -> TorchModel:
+        return super()._made_model(plan, which, History(history), metadata)
 
     _endings = (".ckpt",)
 
