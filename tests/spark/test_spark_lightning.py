@@ -207,7 +207,8 @@ def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path)
     (dict(model=torch.nn.Linear(4, 2)), "the model is a Linear, no LightningModule; horovod.spark.torch.TorchEstimator"),
     (dict(loss=torch.nn.NLLLoss()), "leave loss out, because the module's own methods say it"),
     (dict(input_shapes=[[-1, 5]]), "'features' has 4 values a row"),
-    (dict(trainer_args={"max_epochs": 3}), "trainer_args: max_epochs of the Trainer follow from the estimator"),
+    (dict(trainer_args={"devices": 3}), "trainer_args: devices of the Trainer follow from the estimator"),
+    (dict(trainer_args={"max_epochs": -1}), "trainer_args: max_epochs must be 1 or more, not -1"),
     (dict(checkpoint_every=3), "checkpoint_every is not supported with Lightning"),
 ])  # fmt: skip
 def test_bad_input_is_one_clear_error_before_training(spark, frame, store, values, text):

@@ -212,6 +212,23 @@ def test_without_a_logger_tensorboards_files_are_in_the_runs_folder(tmp_path):
     assert b"mine" in b"".join((tmp_path / "store/runs/run/logs" / name).read_bytes() for name in os.listdir(logs))
 
 
+def test_an_argument_of_the_trainer_counts_before_the_estimators_parameter(tmp_path):
+    class Counts(lightning.Callback):
+        def __init__(self, name):
+            self.name = name
+
+        def on_fit_end(self, trainer, module):
+            told = (trainer.accumulate_grad_batches, trainer.log_every_n_steps, trainer.global_step, len(trainer.loggers))
+            (tmp_path / self.name).write_text(repr(told))
+
+    args = dict(max_epochs=3, accumulate_grad_batches=4, log_every_n_steps=7, callbacks=Counts("two"), profiler="simple",
+                logger=False, enable_checkpointing=True)  # fmt: skip
+    model = fitted(store_of(tmp_path), make_module(lambda module, loss, number: loss), callbacks=[Counts("one")],
+                   backward_passes_per_step=2, logger=lightning.loggers.CSVLogger(str(tmp_path)), trainer_args=args)  # fmt: skip
+    assert len(model.getHistory()) == 3
+    assert (tmp_path / "one").read_text() == (tmp_path / "two").read_text() == "(4, 7, 6, 0)"  # two steps in each epoch
+
+
 def test_a_strategy_that_is_not_over_libhvd_is_refused(tmp_path):
     with pytest.raises(ValueError, match="strategy='fsdp' is none of auto, ddp, .*: the estimator trains with Distributed"):
         fitted(store_of(tmp_path), make_module(step_by_hand, False), trainer_args={"strategy": "fsdp"})

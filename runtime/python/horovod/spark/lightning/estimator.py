@@ -36,7 +36,7 @@ _LIGHTNING = (
     Parameter("debug_data_loader", "accepted: not needed", False),
     Parameter("train_async_data_loader_queue_size", "accepted: train_reader_num_workers says what is read ahead"),
     Parameter("val_async_data_loader_queue_size", "accepted: val_reader_num_workers says what is read ahead"),
-    Parameter("trainer_args", "further arguments of Lightning's Trainer, by name"),
+    Parameter("trainer_args", "arguments of Lightning's Trainer, by name; they count before the other parameters"),
 )
 
 # These have no meaning for a module that says its own steps.
@@ -97,10 +97,20 @@ class TorchEstimator(CheckpointedEstimator):
                 )
         if self.getCheckpointEvery() is not None:
             raise ValueError("checkpoint_every is not supported with Lightning; a checkpoint is of an epoch's end")
-        taken = [name for name in self.getTrainerArgs() or {} if name in train.OURS]
+        self._check_trainer_args(self._trainer_args())
+
+    def _trainer_args(self) -> Dict[str, Any]:
+        """Those that are told; None is the Trainer's word for its default."""
+        return {name: value for name, value in (self.getTrainerArgs() or {}).items() if value is not None}
+
+    def _check_trainer_args(self, told: Dict[str, Any]) -> None:
+        taken = [name for name in told if name in train.OURS]
         if taken:
             raise ValueError(f"trainer_args: {', '.join(taken)} of the Trainer follow from the estimator; leave them out")
-        strategy = (self.getTrainerArgs() or {}).get("strategy", "auto")
+        epochs = told.get("max_epochs", 1)
+        if not isinstance(epochs, int) or epochs < 1:
+            raise ValueError(f"trainer_args: max_epochs must be 1 or more, not {epochs!r}")
+        strategy = told.get("strategy", "auto")
         if not isinstance(strategy, str) or strategy not in train.STRATEGIES:
             raise ValueError(
                 f"trainer_args: strategy={strategy!r} is none of {', '.join(train.STRATEGIES)}: the estimator trains with "
@@ -117,10 +127,16 @@ class TorchEstimator(CheckpointedEstimator):
             )
 
     def _plan(self, common: Dict[str, Any]) -> train.Plan:
+        rest = self._trainer_args()
+        callbacks = rest.pop("callbacks", [])
+        common["epochs"] = rest.pop("max_epochs", common["epochs"])
+        common["backward_passes"] = rest.pop("accumulate_grad_batches", common["backward_passes"])
+        logger, profiler = rest.pop("logger", self.getLogger()), rest.pop("profiler", self.getProfiler())
         return train.Plan(
-            **common, model=copy.deepcopy(self.getModel()).cpu(), callbacks=list(self.getCallbacks() or []),
-            input_shapes=self.getInputShapes(), label_shapes=self._shapes_of_labels(), logger=self.getLogger(),
-            log_every=self.getLogEveryNSteps(), profiler=self.getProfiler(), trainer_args=dict(self.getTrainerArgs() or {}),
+            **common, model=copy.deepcopy(self.getModel()).cpu(), input_shapes=self.getInputShapes(),
+            callbacks=[*(self.getCallbacks() or []), *(callbacks if isinstance(callbacks, (list, tuple)) else [callbacks])],
+            label_shapes=self._shapes_of_labels(), logger=logger, profiler=profiler,
+            log_every=rest.pop("log_every_n_steps", self.getLogEveryNSteps()), trainer_args=rest,
             terminate_on_nan=bool(self.getTerminateOnNan()),
         )  # fmt: skip
 

@@ -24,11 +24,8 @@ from horovod.spark.torch.batches import Casts, Features, tensor_of
 # Both names of Lightning are around; their classes are not each other's.
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
-# Arguments of the Trainer that the estimator's own parameters decide.
-OURS = (
-    "accelerator", "accumulate_grad_batches", "callbacks", "devices", "enable_checkpointing", "log_every_n_steps", "logger",
-    "max_epochs", "num_nodes", "plugins", "profiler", "use_distributed_sampler",
-)  # fmt: skip
+# Arguments of the Trainer that follow from where the ranks run.
+OURS = ("accelerator", "devices", "num_nodes", "plugins", "use_distributed_sampler")
 
 # Lightning's names of strategies that DistributedDataParallel over libhvd can follow, and what each says to it.
 STRATEGIES: Dict[str, Dict[str, Any]] = {
@@ -118,7 +115,8 @@ class _Fit:
         with contextlib.ExitStack() as stack:
             if hvd.rank() == 0 and self._store.saving_runs():
                 self.logs = stack.enter_context(RunFolder(self._store, plan.run_id, self._store.get_logs_subdir()))
-            logger = self._own_logger(package) if plan.logger is None else plan.logger
+            # With True, the Trainer would have a logger that writes into the working folder.
+            logger = self._own_logger(package) if plan.logger is None or plan.logger is True else plan.logger
             self._place_checkpoints(package, stack)
             self._train(package, logger)
         return self.history if hvd.rank() == 0 else None
@@ -168,13 +166,14 @@ class _Fit:
         plan = self.plan
         on_gpu = plan.use_gpu and torch.cuda.is_available()
         device = hvd.local_rank() % torch.cuda.device_count() if on_gpu else None
+        # The run has its checkpoints from the recorder, so the Trainer needs to write none.
+        has_callback = any(isinstance(callback, package.callbacks.ModelCheckpoint) for callback in plan.callbacks)
         told: Dict[str, Any] = {
             "enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, **plan.trainer_args,
             "accelerator": "gpu" if on_gpu else "cpu", "devices": [device] if on_gpu else 1,
-            "max_epochs": plan.epochs, "accumulate_grad_batches": plan.backward_passes,
-            "logger": logger,
+            "max_epochs": plan.epochs, "accumulate_grad_batches": plan.backward_passes, "logger": logger,
             "log_every_n_steps": plan.log_every, "profiler": plan.profiler, "use_distributed_sampler": False,
-            "enable_checkpointing": any(isinstance(c, package.callbacks.ModelCheckpoint) for c in plan.callbacks),
+            "enable_checkpointing": has_callback and plan.trainer_args.get("enable_checkpointing", True),
         }  # fmt: skip
         strategy = told.pop("strategy", "auto")
         if hvd.size() > 1:
