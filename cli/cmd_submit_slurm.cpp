@@ -17,6 +17,7 @@
 #include "launcher/jobfile/job_file.h"
 #include "launcher/process/output_of.h"
 #include "launcher/process/own_process.h"
+#include "runtime/base/replace_file.h"
 
 namespace hvd::cli {
 namespace {
@@ -204,12 +205,8 @@ void forget_status(const std::string& file) {
 }
 
 void write_status(const std::string& file, int code) {
-  // A reader finds the whole number or no file.
-  const std::string beside = file + ".new";
-  if (write_file(beside, std::to_string(code) + "\n").ok()) {
-    std::error_code ignored;
-    std::filesystem::rename(beside, file, ignored);
-  }
+  // Without it there is still Slurm's own word for the end.
+  static_cast<void>(replace_file(file, std::to_string(code) + "\n"));
 }
 
 }  // namespace hvd::cli
