@@ -192,6 +192,17 @@ def test_an_early_stop_of_lightning_ends_each_fit_of_a_run_by_what_it_sees_itsel
     assert [entry["epoch"] for entry in model.getHistory()] == [2, 3]
 
 
+def test_a_plain_module_is_given_back_as_it_is_and_transforms(spark, frame, store):
+    net = torch.nn.Linear(4, 2)
+    model = estimator(store, model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loss=torch.nn.CrossEntropyLoss(),
+                      sample_weight_col="weight", validation=0.25, backend=LocalBackend(2)).fit(frame)  # fmt: skip
+    assert type(model.getModel()) is torch.nn.Linear and (model.getModel().weight != net.weight).any()
+    assert model.getHistory()["val_loss"] < model.getHistory()[0]["metrics"]["val_loss"]
+    rows = model.transform(frame).collect()
+    expected = model.getModel()(torch.tensor([row.features for row in rows[:5]])).detach().numpy()
+    numpy.testing.assert_allclose([row.label__output.toArray() for row in rows[:5]], expected, rtol=1e-4)
+
+
 def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path):
     told = estimator(store, num_gpus=1, terminate_on_nan=False, loader_num_epochs=1, debug_data_loader=True, trainer_args={"gradient_clip_val": 1.0})
     told.write().overwrite().save(str(tmp_path / "estimator"))
@@ -204,7 +215,7 @@ def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path)
 
 
 @pytest.mark.parametrize("values, text", [
-    (dict(model=torch.nn.Linear(4, 2)), "the model is a Linear, no LightningModule; horovod.spark.torch.TorchEstimator"),
+    (dict(model=torch.nn.Linear(4, 2)), "the model is a Linear, no LightningModule, so optimizer is required"),
     (dict(loss=torch.nn.NLLLoss()), "leave loss out, because the module's own methods say it"),
     (dict(input_shapes=[[-1, 5]]), "'features' has 4 values a row"),
     (dict(trainer_args={"devices": 3}), "trainer_args: devices of the Trainer follow from the estimator"),

@@ -13,15 +13,17 @@ pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
 from horovod.spark.common.backend import LocalBackend  # noqa: E402
 from horovod.spark.lightning import TorchEstimator, train  # noqa: E402
+from horovod.spark.lightning.legacy import to_lightning_module  # noqa: E402
+from horovod.spark.torch import TorchEstimator as PlainEstimator  # noqa: E402
 
 LOSS = 3.0  # what each step says, whatever the weights are
 
 
-def fitted(store, module, **values):
+def fitted(store, module, kind=TorchEstimator, **values):
     told = dict(backend=Here(), store=store, model=module, input_shapes=[[-1, 4]], feature_cols=["features"],
                 label_cols=["label"], batch_size=8, epochs=2, verbose=0, random_seed=3)  # fmt: skip
     told["validation"] = 0.1 if store.exists(store.get_val_data_path()) else None
-    return TorchEstimator(**{**told, **values}).fit_on_parquet()
+    return kind(**{**told, **values}).fit_on_parquet()
 
 
 def make_module(step, is_automatic=True, schedule=None):
@@ -210,6 +212,28 @@ def test_without_a_logger_tensorboards_files_are_in_the_runs_folder(tmp_path):
     logs = store.get_localized_path(store.get_logs_path("run"))
     assert [name.split(".")[0] for name in sorted(os.listdir(logs))] == ["events", "hparams"]
     assert b"mine" in b"".join((tmp_path / "store/runs/run/logs" / name).read_bytes() for name in os.listdir(logs))
+
+
+def test_a_plain_module_is_trained_with_its_optimizer_and_loss_as_without_lightning(tmp_path):
+    net = torch.nn.Linear(4, 2)
+    # This loss takes no float32 for classes.
+    told = dict(optimizer=torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5), loss=torch.nn.functional.cross_entropy)
+    store = store_of(tmp_path, validation=8)
+    model, other = (fitted(store, net, kind, **told) for kind in (TorchEstimator, PlainEstimator))
+    torch.testing.assert_close(model.getModel().state_dict(), other.getModel().state_dict())
+    assert model.getHistory()["val_loss"] == pytest.approx(other.getHistory()[-1]["validation"]["loss"])
+    with pytest.raises(ValueError, match="leave train_minibatch_fn out; horovod.spark.torch.TorchEstimator takes it"):
+        fitted(store, net, train_minibatch_fn=print, **told)
+
+
+def test_a_module_made_for_lightning_weighs_outputs_and_rows():
+    def both(x):
+        return x, 3 * x
+
+    module = to_lightning_module(model=both, optimizer=None, loss_fns=[torch.nn.L1Loss()], loss_weights=[1.0, 0.5],
+                                 feature_cols=["x"], label_cols=["y", "z"], sample_weights_col="w", validation=0.1)  # fmt: skip
+    batch = {"x": torch.tensor([1, 2]), "y": torch.tensor([0, 0]), "z": torch.tensor([[0], [0]]), "w": torch.tensor([1, 3])}
+    assert module._step(batch) == (1 + 2 * 3) / 2 + 0.5 * (3 + 6 * 3) / 2
 
 
 def test_an_argument_of_the_trainer_counts_before_the_estimators_parameter(tmp_path):

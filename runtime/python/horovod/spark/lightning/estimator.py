@@ -1,6 +1,8 @@
 """TorchEstimator for LightningModules: its ranks run Lightning's Trainer on their share of a DataFrame."""
 
 import copy
+import types
+import warnings
 from typing import Any, Callable, Dict
 
 import numpy
@@ -12,7 +14,7 @@ from horovod.spark.common.params import Parameter, described
 from horovod.spark.common.serialization import packed_parameter as _torch_param_serialize  # noqa: F401
 from horovod.spark.lightning import train
 from horovod.spark.lightning.history import History
-from horovod.spark.torch import trial
+from horovod.spark.torch import optimizers, trial
 from horovod.spark.torch.batches import Casts, Features
 from horovod.spark.torch.checkpointed import CheckpointedEstimator, opened
 from horovod.spark.torch.model import RowPredictor
@@ -25,7 +27,7 @@ MIN_PL_VERSION = "2.2.0"
 
 _LIGHTNING = (
     Parameter("input_shapes", "shape of each input of the model; a first -1 stands for the rows; default: as the columns are"),
-    Parameter("loss_constructors", "left out: the module says its own loss"),
+    Parameter("loss_constructors", "left out: the module says its own loss, or loss does"),
     Parameter("train_minibatch_fn", "left out: the module says its own steps"),
     Parameter("num_gpus", "accepted: a process uses the GPU of its local rank", getter="getNumGPUs", setter="setNumGPUs"),
     Parameter("logger", "Lightning's logger; all ranks have it, and it writes on rank 0"),
@@ -39,7 +41,7 @@ _LIGHTNING = (
     Parameter("trainer_args", "arguments of Lightning's Trainer, by name; they count before the other parameters"),
 )
 
-# These have no meaning for a module that says its own steps.
+# These have no meaning for a LightningModule, which says its own steps.
 _OF_TORCH_ALONE = ("optimizer", "loss", "loss_constructors", "loss_weights", "metrics", "train_minibatch_fn")
 
 
@@ -80,7 +82,8 @@ class TorchEstimator(CheckpointedEstimator):
     """Trains a LightningModule on the rows of a DataFrame, on several processes; fit() gives a TorchModel.
 
     training_step() and validation_step() get a dict with a tensor for each feature, label and weight column. The
-    optimizers are those of configure_optimizers(). `callbacks` are Lightning's.
+    optimizers are those of configure_optimizers(). `callbacks` are Lightning's. Any other torch.nn.Module needs `optimizer`
+    and `loss`.
     """
 
     _kind = "lightning"
@@ -88,16 +91,41 @@ class TorchEstimator(CheckpointedEstimator):
 
     def _check_told(self) -> None:
         super()._check_told()
-        train.package_of(self.getModel())  # ValueError
+        if self._is_plain():
+            self._check_plain()
+        else:
+            self._check_own_steps()
+        if self.getCheckpointEvery() is not None:
+            raise ValueError("checkpoint_every is not supported with Lightning; a checkpoint is of an epoch's end")
+        self._check_trainer_args(self._trainer_args())
+
+    def _is_plain(self) -> bool:
+        """Whether the model is no LightningModule, so that the estimator makes one of it."""
+        return not train.package_of(self.getModel())
+
+    def _check_own_steps(self) -> None:
         for name in _OF_TORCH_ALONE:
             if self.getOrDefault(name):
                 raise ValueError(
                     f"horovod.spark.lightning.TorchEstimator: leave {name} out, because the module's own methods say it; "
                     "horovod.spark.torch.TorchEstimator trains a plain torch.nn.Module"
                 )
-        if self.getCheckpointEvery() is not None:
-            raise ValueError("checkpoint_every is not supported with Lightning; a checkpoint is of an epoch's end")
-        self._check_trainer_args(self._trainer_args())
+
+    def _check_plain(self) -> None:
+        for name in ("optimizer", "loss"):
+            if not self.getOrDefault(name):
+                kind = type(self.getModel()).__name__
+                raise ValueError(
+                    f"horovod.spark.lightning.TorchEstimator: the model is a {kind}, no LightningModule, so {name} is required"
+                )
+        for name in ("loss_constructors", "train_minibatch_fn"):
+            if self.getOrDefault(name):
+                raise ValueError(
+                    f"horovod.spark.lightning.TorchEstimator: leave {name} out; horovod.spark.torch.TorchEstimator takes it"
+                )
+        if self.getMetrics():
+            warnings.warn("metrics do nothing here; log them in the steps of a LightningModule", stacklevel=4)
+        optimizers.tied(self.getModel(), self.getOptimizer())  # ValueError
 
     def _trainer_args(self) -> Dict[str, Any]:
         """Those that are told; None is the Trainer's word for its default."""
@@ -133,15 +161,40 @@ class TorchEstimator(CheckpointedEstimator):
         common["backward_passes"] = rest.pop("accumulate_grad_batches", common["backward_passes"])
         logger, profiler = rest.pop("logger", self.getLogger()), rest.pop("profiler", self.getProfiler())
         return train.Plan(
-            **common, model=copy.deepcopy(self.getModel()).cpu(), input_shapes=self.getInputShapes(),
+            **common, model=self._to_train(common), input_shapes=self.getInputShapes(),
             callbacks=[*(self.getCallbacks() or []), *(callbacks if isinstance(callbacks, (list, tuple)) else [callbacks])],
             label_shapes=self._shapes_of_labels(), logger=logger, profiler=profiler,
             log_every=rest.pop("log_every_n_steps", self.getLogEveryNSteps()), trainer_args=rest,
             terminate_on_nan=bool(self.getTerminateOnNan()),
         )  # fmt: skip
 
+    def _to_train(self, common: Dict[str, Any]) -> Any:
+        """A copy of the model as a LightningModule."""
+        if not self._is_plain():
+            return copy.deepcopy(self.getModel()).cpu()
+        from horovod.spark.lightning import legacy
+
+        # Both are copied in one call, so the copied optimizer works on the copied model.
+        model, optimizer = copy.deepcopy((self.getModel(), optimizers.tied(self.getModel(), self.getOptimizer())))
+        module = legacy.to_lightning_module(
+            model.cpu(), optimizer, self.getLoss(), self.getLossWeights(), common["feature_cols"], common["label_cols"],
+            common["sample_weight_col"], common["data"].validation is not None,
+        )  # fmt: skip
+        module.reshapes = self._shapes_of_labels() is None
+        return module
+
     def _try(self, plan: train.Plan) -> None:
-        plan.casts = trial.casts_of_features(plan, self.getStore())
+        if not self._is_plain():
+            plan.casts = trial.casts_of_features(plan, self.getStore())
+            return
+        module = plan.model
+        told = types.SimpleNamespace(**vars(plan), losses=module.losses, loss_weights=module.loss_weights, loss_constructors=(),
+                                     minibatch=None)  # fmt: skip
+        module.casts = trial.casts_of(told, self.getStore())
+        plan.casts = Casts(module.casts.features, labels=False)
+
+    def _module_of(self, plan: train.Plan) -> torch.nn.Module:
+        return plan.model.model if self._is_plain() else plan.model
 
     def _made_model(self, plan: train.Plan, which: str, history: Any, metadata: Dict[str, Any]) -> TorchModel:
         return super()._made_model(plan, which, History(history), metadata)

@@ -28,9 +28,13 @@ class CheckpointedEstimator(HorovodEstimator):
         optimizer = getattr(plan, "optimizer", None)
         if optimizer is not None:
             optimizer.load_state_dict(state["optimizer"])
-        told = self._get_model_kwargs(plan.model.eval(), history, optimizer, plan.run_id, metadata)
+        told = self._get_model_kwargs(self._module_of(plan).eval(), history, optimizer, plan.run_id, metadata)
         model = self.get_model_class()(**told)
         return model._set(_casts=plan.casts) if model.hasParam("_casts") else model
+
+    def _module_of(self, plan: Any) -> torch.nn.Module:
+        """The module that transform() calls."""
+        return plan.model
 
     def _get_model_kwargs(self, model: Any, history: Any, optimizer: Any, run_id: str, metadata: Any) -> Dict[str, Any]:
         return dict(
