@@ -188,8 +188,10 @@ def _scanned(frame: Any, store: Any, columns: Dict[str, Column]) -> Optional[dat
     try:
         found = data.scan(store.fs, [store.fs._strip_protocol(plans.to_fsspec(url)) for url in urls],
                           dict.fromkeys(columns))  # fmt: skip
-    except OSError:
-        return None  # fsspec cannot get at what Spark can
+    except (OSError, ValueError):
+        # fsspec cannot get at what Spark can, or Spark reads the files as what the footers do not say: under a name in
+        # another case, or as a wider type. A copy has what Spark reads, and refuses real nulls and lengths itself.
+        return None
     same = all((c.kind, c.dtype) == (columns[c.name].kind, columns[c.name].dtype) for c in found.columns)
     return found if same and max(group.bytes for group in found.groups) <= _LARGEST_GROUP_BYTES else None
 

@@ -1,0 +1,40 @@
+"""Copies of frames in a store: when one is made, used again, read by fit_on_parquet(), and removed."""
+
+
+import numpy
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed here")
+
+from horovod.spark.common.materialise import prepare  # noqa: E402
+from horovod.spark.common.reader import Reader  # noqa: E402
+from horovod.spark.common.store import Store  # noqa: E402
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(str(tmp_path / "store"))
+
+
+def rows_of(dataset, store):
+    """All rows by column, in the order of the first column."""
+    with Reader(dataset, store, rank=0, size=1, batch=1, shuffle=False) as reader:
+        batches = list(reader.epoch(0))
+    rows = {name: numpy.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    order = numpy.argsort(next(iter(rows.values())))
+    return {name: values[order].tolist() for name, values in rows.items()}
+
+
+def test_parquet_that_spark_reads_under_other_names_or_types_is_copied(spark, store, tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    source = tmp_path / "source"
+    source.mkdir()
+    for number, kind in enumerate((pyarrow.int32(), pyarrow.int64())):
+        table = pyarrow.table({"Age": pyarrow.array([2.0 * number, 2.0 * number + 1]), "n": pyarrow.array([3, 4], kind)})
+        pyarrow.parquet.write_table(table, str(source / f"{number}.parquet"))
+    renamed = prepare(spark.read.schema("age double").parquet(str(source)), store, columns=["age"])
+    assert renamed.made and rows_of(renamed.train, store) == {"age": [0, 1, 2, 3]}
+    widened = prepare(spark.read.schema("n long").parquet(str(source)), store, columns=["n"])
+    assert widened.made and rows_of(widened.train, store) == {"n": [3, 3, 4, 4]}
