@@ -116,6 +116,18 @@ def test_copies_with_other_parameters_are_runs_of_their_own():
     assert variant.copy({told.epochs: 2}).getRunId() != variant.copy({told.epochs: 3}).getRunId()
 
 
+def test_a_run_that_is_continued_splits_its_rows_as_before():
+    told = TorchEstimator(run_id="run", validation=0.1)
+    seed = told._split_seed()
+    assert seed is not None and seed == TorchEstimator(run_id="run", validation=0.1)._split_seed()
+    assert seed != TorchEstimator(run_id="other", validation=0.1)._split_seed()
+    variant = told.copy({told.batch_size: 2})  # the candidates of a search share their split, and so their copy
+    assert variant.copy({told.batch_size: 3})._split_seed() == seed
+    assert variant.copy({told.run_id: "mine"})._split_seed() == TorchEstimator(run_id="mine", validation=0.1)._split_seed()
+    assert TorchEstimator(run_id="run", validation=0.1, random_seed=5)._split_seed() == 5
+    assert TorchEstimator(validation=0.1)._split_seed() is None and TorchEstimator(run_id="run")._split_seed() is None
+
+
 def test_fits_of_a_cross_validation_without_parameters_are_runs_of_their_own(monkeypatch):
     """Their only difference are the rows, which are a part of the name then."""
     seen = []

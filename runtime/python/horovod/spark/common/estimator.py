@@ -89,16 +89,20 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
         values = {getattr(param, "name", param): value for param, value in (extra or {}).items()}
         names = set(values) - _OF_ANY_RUN - (set() if self._is_variant else _OF_A_LATER_PART)
         if names and "run_id" not in names and other.getRunId() is not None:
+            other._name_of_split = other._name_of_split or other.getRunId()
             packed = [(name, self._to_saved(name, values[name])) for name in sorted(names)]
             other._set(run_id=f"{other.getRunId()}_{hashlib.sha256(_pickling.dumps(packed)).hexdigest()[:8]}")
             other._is_variant = True
         elif "run_id" in names:  # it is the caller's name
             other._is_variant = False
+            other._name_of_split = None
         return other
 
     # For a variant, the name of the run also depends on the rows, because the folds of CrossValidator differ in nothing
     # else.
     _is_variant = False
+    # For a variant, the name of the run that it is one of. All variants are judged by the same rows of validation.
+    _name_of_split: Optional[str] = None
 
     def fitMultiple(self, dataset: Any, paramMaps: Any) -> Any:
         """As Spark's. Each of these fits is a run of its own, also where it has the parameters of another one."""
@@ -113,7 +117,7 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             frame, self.getStore(), columns=self._features_of(frame.columns), label_columns=self.getLabelCols(),
             sample_weight_col=self.getSampleWeightCol(), validation=self.getValidation() or None,
             num_proc=backend.num_processes(), partitions_per_process=self.getPartitionsPerProcess(),
-            compress_sparse=self.getCompressSparseCols(), cache=self.getCache(), seed=self.getRandomSeed(),
+            compress_sparse=self.getCompressSparseCols(), cache=self.getCache(), seed=self._split_seed(),
         )  # fmt: skip
         try:
             return self._fit_checked(data, schema.metadata_of(data.train.columns, frame.schema))
@@ -317,6 +321,14 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
 
     def _seed(self) -> int:
         return self.getRandomSeed() if self.getRandomSeed() is not None else secrets.randbits(31)
+
+    def _split_seed(self) -> Optional[int]:
+        """Of a random split; None: any. A run that is continued must not train on what was for validation before, so the
+        run's name gives the seed where the program gives none."""
+        told, name = self.getRandomSeed(), self._name_of_split or self.getRunId()
+        if told is not None or name is None or not isinstance(self.getValidation(), float):
+            return told
+        return int(hashlib.sha256(name.encode()).hexdigest()[:7], 16)
 
     def _new_run_id(self, data: Any) -> str:
         if self.getRunId() is None:
