@@ -38,3 +38,24 @@ def test_parquet_that_spark_reads_under_other_names_or_types_is_copied(spark, st
     assert renamed.made and rows_of(renamed.train, store) == {"age": [0, 1, 2, 3]}
     widened = prepare(spark.read.schema("n long").parquet(str(source)), store, columns=["n"])
     assert widened.made and rows_of(widened.train, store) == {"n": [3, 3, 4, 4]}
+
+
+def test_a_frame_with_other_names_settings_or_values_of_its_moment_is_copied_again(spark, store):
+    raw = spark.range(0, 4, 1, 1).selectExpr("double(id) as x", "2.0d * id as y1", "-3.0d * id as y2")
+
+    def path(frame):
+        return prepare(frame, store, columns=["x"], label_columns=["label"], partitions_per_process=1).path
+
+    one, other = (raw.withColumnRenamed(name, "label") for name in ("y1", "y2"))
+    assert len({path(one), path(other), path(raw.toDF("x", "z", "label")), path(raw.toDF("x", "label", "z"))}) == 4
+    assert path(raw.withColumnRenamed("y1", "label")) == path(one)
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        tokyo = path(one)
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+    assert path(one) != tokyo
+    past = one.where("timestamp_seconds(x) < current_timestamp()")
+    assert path(past) != path(past)
+    drawn = [one.selectExpr("x", "label + rand(7) as label") for _ in range(2)]
+    assert path(drawn[0]) == path(drawn[0]) != path(drawn[1])  # a search fits one frame several times

@@ -197,8 +197,8 @@ def _scanned(frame: Any, store: Any, columns: Dict[str, Column]) -> Optional[dat
 
 
 def _facts(frame: Any, store: Any, wanted: Wanted, base: str) -> Optional[Tuple[Any, ...]]:
-    sources = plans.sources(frame)
-    return None if sources is None else (sources, wanted, base, id(frame.sparkSession))
+    of_plan = plans.facts(frame)
+    return None if of_plan is None else (of_plan, wanted, base, id(frame.sparkSession))
 
 
 def _find(frame: Any, facts: Optional[Tuple[Any, ...]], store: Any) -> Optional[_Copy]:

@@ -4,7 +4,7 @@ rows.
 Both need the plan in this process, so a DataFrame of Spark Connect answers neither: its rows are always copied.
 """
 
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 from urllib.parse import unquote
 
 _FROM_HADOOP = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs"}
@@ -59,13 +59,32 @@ def to_fsspec(url: str) -> str:
     return f"{_FROM_HADOOP.get(protocol, protocol)}{colon}{rest}"
 
 
-def sources(frame: Any) -> Optional[str]:
-    """Which files the plan reads, with sizes and times, as one text; None: it reads what may change unseen, or cannot
-    be looked at. Two frames of one plan and equal sources have equal rows."""
-    if not hasattr(frame, "_jdf"):
+def facts(frame: Any) -> Optional[Tuple[Any, ...]]:
+    """What two frames of one plan must have alike to have equal rows under equal names; None: this cannot be told.
+
+    Spark's sameSemantics() compares plans without the names of columns, and says nothing of files and settings."""
+    read = _sources(frame) if hasattr(frame, "_jdf") else None
+    if read is None:
         return None
+    # Only for one and the same frame can values that are drawn at random be taken as equal: a search fits it often.
+    drawn = None if frame._jdf.queryExecution().analyzed().deterministic() else id(frame)
+    return read, tuple(frame.schema.names), _settings(frame), drawn
+
+
+def _settings(frame: Any) -> Tuple[str, ...]:
+    """Those of Spark SQL in the frame's session. Time zone, ANSI mode and more decide what values come out."""
+    lines = frame.sparkSession._jsparkSession.conf().getAll().mkString("\n").split("\n")
+    return tuple(sorted(line for line in lines if line.startswith("spark.sql.")))
+
+
+def _sources(frame: Any) -> Optional[str]:
+    """Which files the plan reads, with sizes and times, as one text; None: it reads what may change unseen, such as the
+    clock."""
     said = []
     plan = frame._jdf.queryExecution().analyzed()
+    patterns = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    if plan.containsPattern(patterns.CURRENT_LIKE()):  # the time, the user or the database at the query
+        return None
     if not plan.subqueriesAll().isEmpty():  # what these read is no leaf
         return None
     for leaf in _items(plan.collectLeaves()):
