@@ -1,11 +1,14 @@
 """Copies of frames in a store: when one is made, used again, read by fit_on_parquet(), and removed."""
 
 
+import pathlib
+
 import numpy
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
+from horovod.spark.common import dataset  # noqa: E402
 from horovod.spark.common.materialise import prepare  # noqa: E402
 from horovod.spark.common.reader import Reader  # noqa: E402
 from horovod.spark.common.store import Store  # noqa: E402
@@ -16,9 +19,9 @@ def store(tmp_path):
     return Store.create(str(tmp_path / "store"))
 
 
-def rows_of(dataset, store):
+def rows_of(data, store):
     """All rows by column, in the order of the first column."""
-    with Reader(dataset, store, rank=0, size=1, batch=1, shuffle=False) as reader:
+    with Reader(data, store, rank=0, size=1, batch=1, shuffle=False) as reader:
         batches = list(reader.epoch(0))
     rows = {name: numpy.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     order = numpy.argsort(next(iter(rows.values())))
@@ -59,3 +62,24 @@ def test_a_frame_with_other_names_settings_or_values_of_its_moment_is_copied_aga
     assert path(past) != path(past)
     drawn = [one.selectExpr("x", "label + rand(7) as label") for _ in range(2)]
     assert path(drawn[0]) == path(drawn[0]) != path(drawn[1])  # a search fits one frame several times
+
+
+def test_files_that_a_program_has_written_are_what_fit_on_parquet_reads(spark, store):
+    import pyarrow
+    import pyarrow.parquet
+
+    frame = spark.range(0, 20, 1, 2).selectExpr("id", "id > 15 as v")
+    prepare(frame, store, columns=["id"], validation="v")
+    val = pathlib.Path(store.get_localized_path(store.get_val_data_path()))
+    other = (val / dataset.MANIFEST).read_text()
+    prepare(frame.where("id > 2"), store, columns=["id"], validation="v")
+    (val / dataset.MANIFEST).write_text(other)  # as of a driver that shares the store and was slower
+    assert dataset.open_prepared(store).train.rows == 13 and dataset.open_prepared(store).validation is None
+    prepare(frame, store, columns=["id"], validation="v")
+    assert (dataset.open_prepared(store).train.rows, dataset.open_prepared(store).validation.rows) == (16, 4)
+    train = store.get_localized_path(store.get_train_data_path())
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1.0, 2.0, 3.0]}), f"{train}/part.parquet")
+    prepare(frame.where("id > 1"), store, columns=["id"], validation="v")
+    read = dataset.open_prepared(store)
+    assert rows_of(read.train, store) == {"x": [1, 2, 3]} and read.validation is None
+    assert store.get_parquet_dataset(store.get_train_data_path()).read().column_names == ["x"]

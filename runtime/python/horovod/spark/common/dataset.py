@@ -52,6 +52,11 @@ class Dataset:
         return sorted({group.file for group in self.groups})
 
     @property
+    def copy_path(self) -> str:
+        """Three folders above a file, which is the folder of the copy that the file is of, if it is of one."""
+        return self.groups[0].file.rsplit("/", 3)[0]
+
+    @property
     def identity(self) -> str:
         """Equal for the same rows in the same groups, whatever the files are called; a job that resumes compares it."""
         facts = [[dataclasses.astuple(column) for column in self.columns], [[g.rows, g.bytes] for g in self.groups]]
@@ -96,9 +101,7 @@ class Prepared:
 
 
 def open_prepared(store: Any, dataset_idx: Optional[int] = None, path: Optional[str] = None) -> Prepared:
-    """What stands in the store: at `path`, as an earlier prepare() said, or at the train and validation paths.
-
-    Parquet files without a manifest, as another program writes them, are scanned."""
+    """What stands in the store: at `path`, as an earlier prepare() said, or at the train and validation paths."""
     if path is not None:
         train, validation = read_manifest(store, f"{path}/train"), read_manifest(store, f"{path}/validation")
         if train is None:
@@ -106,17 +109,28 @@ def open_prepared(store: Any, dataset_idx: Optional[int] = None, path: Optional[
         return Prepared(train, validation, path, True)
     folder = store.get_train_data_path(dataset_idx)
     train = open_folder(store, folder)
-    folder = store.get_val_data_path(dataset_idx)
-    validation = read_manifest(store, folder) or _scan_folder(store, folder)
-    return Prepared(train, validation, store.get_train_data_path(dataset_idx))
+    validation = _find_in(store, store.get_val_data_path(dataset_idx), train.copy_path)
+    return Prepared(train, validation, folder)
 
 
 def open_folder(store: Any, folder: str) -> Dataset:
-    """The data of one folder, by its manifest or by the footers of its files."""
-    found = read_manifest(store, folder) or _scan_folder(store, folder)
+    """The data of one folder."""
+    found = _find_in(store, folder)
     if found is None:
         raise ValueError(f"{store!r}: there is no data at {folder}; call fit(df) first or write Parquet files there")
     return found
+
+
+def _find_in(store: Any, folder: str, copy_path: Optional[str] = None) -> Optional[Dataset]:
+    """The data of one folder: its Parquet files, as a program has written them, or else what the manifest there names.
+
+    Files come first, because every fit leaves a manifest and must not change what others have written. `copy_path`: what
+    the manifest must be of. Two fits may leave theirs at one time, and rows of one may be in both parts of the other."""
+    files = data_files(store, folder)
+    if files:
+        return scan(store.fs, files)
+    found = read_manifest(store, folder)
+    return found if found is None or copy_path in (None, found.copy_path) else None
 
 
 def write_manifest(store: Any, folder: str, dataset: Optional[Dataset]) -> None:
@@ -141,11 +155,6 @@ def data_files(store: Any, folder: str) -> List[str]:
     found = store.fs.find(root) if store.fs.exists(root) else []
     inside = (path for path in found if not any(part[:1] in "_." for part in path[len(root) + 1 :].split("/")))
     return sorted(path for path in inside if path.endswith(".parquet") or "." not in posixpath.basename(path))
-
-
-def _scan_folder(store: Any, folder: str) -> Optional[Dataset]:
-    files = data_files(store, folder)
-    return scan(store.fs, files) if files else None
 
 
 def scan(fs: Any, files: Iterable[str], columns: Optional[Dict[str, Optional[Column]]] = None) -> Dataset:

@@ -306,6 +306,6 @@ def _finished(
 
 
 def _publish(store: Any, dataset_idx: Optional[int], prepared: data.Prepared) -> None:
-    """For fit_on_parquet(), which asks for what the store has."""
+    """For fit_on_parquet(), which asks for what the store has, and reads this where no program has written files."""
     data.write_manifest(store, store.get_val_data_path(dataset_idx), prepared.validation)
     data.write_manifest(store, store.get_train_data_path(dataset_idx), prepared.train)

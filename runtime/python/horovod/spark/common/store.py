@@ -294,12 +294,12 @@ class AbstractFilesystemStore(Store):
         return True
 
     def get_parquet_dataset(self, path: str) -> Any:
-        """pyarrow's view of the Parquet files of a folder, or of those that its manifest names."""
+        """pyarrow's view of the Parquet files of a folder, or where it has none, of those that its manifest names."""
         import pyarrow.parquet
 
         from horovod.spark.common import dataset
 
-        found = dataset.read_manifest(self, path)
+        found = None if dataset.data_files(self, path) else dataset.read_manifest(self, path)
         if found is None:
             return pyarrow.parquet.ParquetDataset(self.get_localized_path(path), filesystem=self.fs)
         # The folders' names are no column of the data.
