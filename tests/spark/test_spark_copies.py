@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
-from horovod.spark.common import dataset  # noqa: E402
-from horovod.spark.common.materialise import prepare  # noqa: E402
+from horovod.spark.common import copies, dataset, materialise  # noqa: E402
+from horovod.spark.common.materialise import prepare, release  # noqa: E402
 from horovod.spark.common.reader import Reader  # noqa: E402
 from horovod.spark.common.store import Store  # noqa: E402
 
@@ -83,3 +83,53 @@ def test_files_that_a_program_has_written_are_what_fit_on_parquet_reads(spark, s
     read = dataset.open_prepared(store)
     assert rows_of(read.train, store) == {"x": [1, 2, 3]} and read.validation is None
     assert store.get_parquet_dataset(store.get_train_data_path()).read().column_names == ["x"]
+
+
+def test_a_later_driver_removes_the_copies_that_nobody_uses(spark, store, monkeypatch):
+    place = store.get_train_data_path()
+
+    def copied():
+        monkeypatch.setattr(materialise, "_copies", [])  # as in another process
+        return prepare(spark.range(0, 4, 1, 1), store, columns=["id"], partitions_per_process=1)
+
+    def stand():
+        return [store.exists(f"{made.path}/train/{dataset.MANIFEST}") for made in driven]
+
+    driven = [copied()]
+    release(store, driven[0])
+    store.write_text(f"{place}/0123456789ab/rows/note.txt", "of somebody else")
+    driven.append(copied())  # this driver is killed in its fit
+    assert stand() == [False, True] and not store.exists(driven[0].path)
+    driven.append(copied())
+    release(store, driven[2])
+    with copies.used(store, dataset.open_prepared(store).train.copy_path):  # as fit_on_parquet() does
+        driven.append(copied())
+        release(store, driven[3])
+        assert stand() == [False, True, True, True]
+    monkeypatch.setattr(copies, "_LONGEST_USE", 0)
+    driven.append(copied())
+    assert stand() == [False, False, False, False, True] and store.exists(f"{place}/0123456789ab/rows/note.txt")
+
+
+def test_a_copy_is_used_or_removed_but_never_both(tmp_path, monkeypatch):
+    store, path = Store.create(str(tmp_path / "store")), str(tmp_path / "store/copy")
+    manifest = f"{path}/train/{dataset.MANIFEST}"
+    copies.end(store, copies.begin(store, path))
+    store.write_text(manifest, "said")
+    removed, marks = store.remove, []
+
+    def remove(path):
+        if path == manifest:
+            marks.append(copies.use(store, path.rsplit("/", 2)[0]))  # before the manifest goes
+        removed(path)
+
+    monkeypatch.setattr(store, "remove", remove)
+    copies.remove(store, path)
+    assert marks[0] and store.read_text(manifest) == "said"
+    copies.end(store, marks[0])
+    monkeypatch.setattr(store, "remove", removed)
+    monkeypatch.setattr(copies, "_write_mark", lambda *_: removed(manifest) or f"{path}/mark")
+    assert copies.use(store, path) is None  # where the manifest went first
+    copies.remove(store, path)
+    copies.remove(store, path)  # which is gone
+    assert not store.exists(path)

@@ -32,9 +32,9 @@ def rows_of(dataset, store, **options):
     return {name: numpy.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def folders(store):
+def folders(store, place=None):
     """Of the copies in the store."""
-    root = pathlib.Path(store.get_localized_path(store.get_train_data_path()))
+    root = pathlib.Path(store.get_localized_path(store.get_train_data_path(place)))
     return sorted(entry.name for entry in root.iterdir() if entry.is_dir() and (entry / "rows").exists())
 
 
@@ -245,9 +245,9 @@ def test_prepared_data_has_a_number_by_which_it_is_asked_for(spark, store):
             assert (first, second) == (0, 1)
             assert [util.get_dataset_properties(place)[0] for place in (first, second)] == [20, 30]
             assert sorted(rows_of(open_prepared(store, second).train, store)["id"]) == list(range(30))
-    files = set(store.fs.find(store.get_localized_path(store.get_train_data_path(0))))
+    copied = open_prepared(store, 0)
     with prepared(frames[0]) as again:
-        assert again == 0 and files == set(store.fs.find(store.get_localized_path(store.get_train_data_path(0))))
+        assert again == 0 and open_prepared(store, 0) == copied and len(folders(store, 0)) == 1
     with prepared(frames[2]) as third:
         assert third == 0 and util.get_dataset_properties(third)[:2] == (40, 0)
     with pytest.raises(ValueError, match="no data with the number 7"):

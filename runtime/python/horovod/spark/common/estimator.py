@@ -15,7 +15,7 @@ from pyspark.ml import Estimator, Model
 from horovod.common.exceptions import HorovodInternalError
 from horovod.runner import _pickling
 from horovod.runner._job import RemoteTraceback
-from horovod.spark.common import dataset, fit, materialise, orders, schema
+from horovod.spark.common import copies, dataset, fit, materialise, orders, schema
 from horovod.spark.common.backend import SparkBackend
 from horovod.spark.common.checkpoints import Checkpoints
 from horovod.spark.common.datamodule import ArrowDataModule, pandas_transform
@@ -81,7 +81,8 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             raise ValueError(
                 f"validation={self.getValidation()!r}, and there is no data at {place}; write it there, or leave validation out"
             )
-        return self._fit_checked(data, schema.metadata_of(data.train.columns))
+        with copies.used(self.getStore(), data.train.copy_path):
+            return self._fit_checked(data, schema.metadata_of(data.train.columns))
 
     def copy(self, extra: Optional[Dict[Any, Any]] = None) -> "HorovodEstimator":
         """As Spark's. With other parameters a run is another one: CrossValidator's fits must not continue each other."""

@@ -3,7 +3,7 @@
 Rows are copied once, by one write that also splits them, so that no row is both in training and in validation. A copy
 has a folder of its own and counts from when its manifest stands there: object stores cannot rename. A plain scan of
 Parquet files is not copied at all. Copies are used again for an equal plan, and removed when a later one takes their
-place.
+place, also by a later driver.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import uuid
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from horovod.spark.common import dataset as data
-from horovod.spark.common import plans, spark_columns
+from horovod.spark.common import copies, plans, spark_columns
 from horovod.spark.common.columns import Column
 
 _SPLIT = "__hvd_split"
@@ -46,12 +46,13 @@ class Wanted:
 
 @dataclasses.dataclass
 class _Copy:
-    """A copy that this process has made."""
+    """A copy that this process has made. It has the mark while it has users."""
 
     frame: Any
     facts: Tuple[Any, ...]
     prepared: data.Prepared
     users: int
+    mark: Optional[str]
 
 
 _copies: List[_Copy] = []
@@ -113,9 +114,10 @@ def prepare(
     with _lock:
         kept = _find(frame, facts, store)
         if kept is None:
-            prepared = _copied(frame, store, wanted, described, split, dataset_idx)
-            kept = _Copy(frame, facts or (), prepared, 0)
+            prepared, mark = _copied(frame, store, wanted, described, split, dataset_idx)
+            kept = _Copy(frame, facts or (), prepared, 0, mark)
             _copies.append(kept)
+            copies.remove_others(store, base, {copy.prepared.path for copy in _copies})
         else:
             _publish(store, dataset_idx, kept.prepared)
         kept.users += 1
@@ -128,12 +130,15 @@ def release(store: Any, prepared: data.Prepared) -> None:
         for copy in _copies:
             if copy.prepared.path == prepared.path:
                 copy.users = max(copy.users - 1, 0)
+                if not copy.users:
+                    copies.end(store, copy.mark)
+                    copy.mark = None
         place = posixpath.dirname(prepared.path)
         same = [copy for copy in _copies if posixpath.dirname(copy.prepared.path) == place]
         for copy in same[:-1]:
             if not copy.users:
                 _copies.remove(copy)
-                store.discard(copy.prepared.path)
+                copies.remove(store, copy.prepared.path)
     if not prepared.made:
         store.discard(prepared.path)  # only manifests
 
@@ -202,23 +207,25 @@ def _facts(frame: Any, store: Any, wanted: Wanted, base: str) -> Optional[Tuple[
 
 
 def _find(frame: Any, facts: Optional[Tuple[Any, ...]], store: Any) -> Optional[_Copy]:
-    """The copy of an equal plan, if it is still there."""
+    """The copy of an equal plan, with its mark, if it is still there."""
     for copy in reversed(_copies):
         if facts is not None and copy.facts == facts and copy.frame.sameSemantics(frame):
-            if store.exists(f"{copy.prepared.path}/train/{data.MANIFEST}"):
+            copy.mark = copy.mark or copies.use(store, copy.prepared.path)
+            if copy.mark and store.exists(f"{copy.prepared.path}/train/{data.MANIFEST}"):
                 return copy
     return None
 
 
 def _copied(
     frame: Any, store: Any, wanted: Wanted, columns: Dict[str, Column], split: Any, dataset_idx: Optional[int]
-) -> data.Prepared:
+) -> Tuple[data.Prepared, str]:
     path = f"{store.get_train_data_path(dataset_idx)}/{uuid.uuid4().hex[:12]}"
     try:
+        mark = copies.begin(store, path)
         known = _write(frame, store, wanted, columns, split, f"{path}/rows")
         train = _part(store, path, "train", known, wanted, "training")
         validation = None if split is None else _part(store, path, "validation", known, wanted, "validation")
-        return _finished(store, dataset_idx, path, train, validation, made=True)
+        return _finished(store, dataset_idx, path, train, validation, made=True), mark
     except BaseException:
         store.remove(path)
         raise

@@ -60,7 +60,7 @@ def prepare_data(
 
     It gives the number of the data's place in the store, which is the frame's own while the context lasts. Data that
     was written for the same frame is used again."""
-    from horovod.spark.common import frames, materialise
+    from horovod.spark.common import copies, frames, materialise
 
     wanted = [*feature_columns, *label_columns, *([sample_weight_col] if sample_weight_col else [])]
     key = frames._training_cache.create_key(df, store, validation)
@@ -77,7 +77,8 @@ def prepare_data(
             metadata = _get_metadata(needed) if compress_sparse else frames.metadata_of_rows(needed)
             frames._training_cache.set_dataset(key, prepared, metadata)
             materialise.release(store, prepared)
-        yield place
+        with copies.used(store, frames._training_cache.at(place)[0].path):
+            yield place
 
 
 def __getattr__(name: str) -> Any:
