@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
-from horovod.spark.common import store_check  # noqa: E402
+from horovod.spark.common import materialise, store_check  # noqa: E402
 from horovod.spark.common.dataset import open_prepared  # noqa: E402
 from horovod.spark.common.materialise import prepare, release  # noqa: E402
 from horovod.spark.common.reader import Reader  # noqa: E402
@@ -118,6 +118,23 @@ def test_a_plain_scan_of_parquet_is_not_copied(spark, store, tmp_path):
     for frame, options in ((scan.where("id > 5"), {}), (scan.selectExpr("two", "f + 1 as f"), {}), (scan.limit(50), {}),
                            (scan, {"validation": 0.5}), (scan, {"cache": "always"})):  # fmt: skip
         assert prepare(frame, store, columns=["two"], label_columns=["f"], **options).made
+
+
+def test_row_groups_are_judged_by_what_they_need_in_memory(spark, store, tmp_path, monkeypatch):
+    """Flags that Parquet packs to nothing, with the row limit of Spark 4.1 or later; and images of which ten are a group."""
+    flags = spark.range(0, 400_000, 1, 1).selectExpr(*[f"double(id % 7 = {n}) as f{n}" for n in range(5)])
+    images = spark.range(0, 40, 1, 1).selectExpr("transform(sequence(1, 200000), i -> float(hash(id, i))) as image")
+    for frame, row_bytes in ((flags, 40), (images, 800_000))[tuple(map(int, spark.version.split(".")[:2])) < (4, 1) :]:
+        made = prepare(frame, store, columns=frame.columns)
+        rows = [group.rows for group in made.train.groups]
+        assert sum(rows) == frame.count() and max(rows) * row_bytes < 10 * 2**20, rows
+    source = str(tmp_path / "source")
+    flags.write.parquet(source)
+    scan = spark.read.parquet(source)
+    assert not prepare(scan, store, columns=flags.columns).made
+    monkeypatch.setattr(materialise, "_LARGEST_GROUP_BYTES", 10 * 2**20)
+    assert os.path.getsize(next(pathlib.Path(source).glob("*.parquet"))) < 2**20
+    assert prepare(scan, store, columns=flags.columns).made
 
 
 def test_tables_of_a_catalog_with_partitions_are_copied(spark, store, tmp_path):

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 
 import numpy
 import pytest
@@ -19,7 +20,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 fsspec = pytest.importorskip("fsspec")
 
 from horovod.spark.common.columns import INDICES, VALUES, Column  # noqa: E402
-from horovod.spark.common.dataset import Dataset, scan  # noqa: E402
+from horovod.spark.common.dataset import Dataset, RowGroup, scan  # noqa: E402
 from horovod.spark.common.reader import WEIGHT, Reader  # noqa: E402
 from patience import PATIENCE  # noqa: E402
 
@@ -70,6 +71,40 @@ def test_sparse_vectors_come_out_dense(tmp_path):
     assert rows["v"].tolist() == [[1, 0, 0, 2], [0, 0, 0, 0], [0, 0, 3, 0]] and rows["v"].dtype == numpy.float32
     with pytest.raises(ValueError, match="'v' has an index outside its 2 values"):
         everything(scan_one(path, Column("v", "sparse", "float32", 2)))
+
+
+@pytest.mark.parametrize("options", [{}, {"in_memory": True}, {"shuffle": True, "pad": True, "ahead": 0}])
+def test_sparse_rows_are_dense_in_their_batch_alone(tmp_path, options):
+    """2,000 rows of 10,000 values, which would be 80 MB, with 0, 1 or 2 of them stored."""
+    rows, width = 2000, 10_000
+    offsets = numpy.concatenate([[0], numpy.cumsum(numpy.arange(rows) % 3)])
+    places = numpy.random.default_rng(1).permutation(width)[: offsets[-1]].astype(numpy.int32)
+    stored = {INDICES + "v": pa.ListArray.from_arrays(offsets, places),
+              VALUES + "v": pa.ListArray.from_arrays(offsets, pa.array(places, pa.float32()))}  # fmt: skip
+    path = str(tmp_path / "sparse.parquet")
+    pq.write_table(pa.table({"row": pa.array(range(rows)), **stored}), path, row_group_size=300)
+    dataset = scan(LOCAL, [path], {"row": None, "v": Column("v", "sparse", "float32", width)})
+    seen = []
+    with Reader(dataset, rank=0, size=1, batch=30, **options) as reader:
+        assert reader.memory_bound < 4 * 2**20
+        tracemalloc.start()
+        for batch in reader.epoch(0):
+            for row, values in zip(batch["row"], batch["v"]):
+                expected = sorted(places[offsets[row] : offsets[row + 1]])
+                assert numpy.flatnonzero(values).tolist() == expected and values[expected].tolist() == expected
+            seen += batch["row"].tolist()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < reader.memory_bound + OWN and len(set(seen)) == (rows if "pad" in options else 1980)
+
+
+@pytest.mark.parametrize(("group_mb", "pools"), [(8, 4), (128, 3), (256, 1), (512, 1)])
+def test_less_is_read_ahead_where_groups_are_large(group_mb, pools):
+    """Nothing of the order depends on it."""
+    column = Column("x", "list", "float32", 2**18)
+    dataset = Dataset((column,), (RowGroup("none", 0, group_mb),))
+    with Reader(dataset, rank=0, size=1, batch=1, ahead=2) as reader:
+        assert reader.memory_bound == ((4 * pools + 3) * group_mb + 1) * 2**20
 
 
 def scan_one(path, column):

@@ -14,6 +14,9 @@ INDICES = "__hvd_indices_"
 VALUES = "__hvd_values_"
 
 _OBJECTS = ("string", "binary")
+# The bytes of a row beside its values: the head of a Python object and what points to it; a sparse row's begin and length.
+_OBJECT_HEAD = 64
+_SPARSE_HEAD = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,15 +38,69 @@ class Column:
         return (INDICES + self.name, VALUES + self.name) if self.kind == "sparse" else (self.name,)
 
     @property
-    def row_bytes(self) -> Optional[int]:
-        """How much memory a row takes; None where rows differ."""
-        if self.kind in _OBJECTS:
-            return None
+    def is_varying(self) -> bool:
+        """Whether rows differ in what they take."""
+        return self.kind in _OBJECTS or self.kind == "sparse"
+
+    @property
+    def row_bytes(self) -> int:
+        """How much memory a row takes in a pool of the reader; its values come on top where rows differ in them."""
+        if self.is_varying:
+            return _SPARSE_HEAD if self.kind == "sparse" else _OBJECT_HEAD
+        return self.dense_bytes
+
+    @property
+    def dense_bytes(self) -> int:
+        """How much memory a row takes in a batch; of an object, what points to it."""
         return numpy.dtype(self.dtype).itemsize * (1 if self.width is None else self.width)
 
     def empty(self, rows: int) -> Any:
         """An array for so many rows."""
+        if self.kind == "sparse":
+            return SparseRows(rows, self.width or 0, self.dtype)
         return numpy.empty((rows,) if self.width is None else (rows, self.width), numpy.dtype(self.dtype))
+
+
+class SparseRows:
+    """The rows of a sparse column as the files have them. They become dense where a batch takes them: a pool of dense rows
+    would need many times its size in the files."""
+
+    def __init__(self, rows: int, width: int, dtype: str) -> None:
+        self._width, self._dtype = width, dtype
+        # Where each row's values begin in those of all rows, and how many there are.
+        self._begins = numpy.zeros(rows, numpy.int64)
+        self._counts = numpy.zeros(rows, numpy.int32)
+        self._stored: List[Tuple[Any, Any]] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def __setitem__(self, at: Any, rows: Tuple[Any, Any, Any]) -> None:
+        """`rows`: how many values each has, and the indices and values of all."""
+        counts, indices, values = rows
+        self._begins[at] = self._size + numpy.cumsum(counts, dtype=numpy.int64) - counts
+        self._counts[at] = counts
+        self._stored.append((indices, values))
+        self._size += len(values)
+
+    def __getitem__(self, at: Any) -> Any:
+        """These rows as a dense array."""
+        counts = self._counts[at]
+        dense = numpy.zeros((len(counts), self._width), self._dtype)
+        indices, values = self._joined()
+        # Of each value: its row, and its place among the values of all rows.
+        rows = numpy.repeat(numpy.arange(len(counts)), counts)
+        first = numpy.cumsum(counts, dtype=numpy.int64) - counts
+        places = numpy.arange(len(rows)) + numpy.repeat(self._begins[at] - first, counts)
+        dense[rows, indices[places]] = values[places]
+        return dense
+
+    def _joined(self) -> Tuple[Any, Any]:
+        if len(self._stored) > 1:
+            indices, values = zip(*self._stored)
+            self._stored = [(numpy.concatenate(indices), numpy.concatenate(values))]
+        return self._stored[0]
 
 
 def _number(kind: Any) -> Optional[str]:
@@ -200,13 +257,11 @@ class Decoder:
     def _sparse(self, indices: Any, values: Any, where: str) -> Any:
         if indices.null_count or values.null_count:
             raise self._refuse("has nulls", where + "; drop those rows")
-        dense = numpy.zeros((len(indices), self.column.width), self.column.dtype)
-        rows = numpy.repeat(numpy.arange(len(indices)), numpy.diff(indices.offsets.to_numpy()))
+        counts = numpy.diff(indices.offsets.to_numpy())
         places = self._whole(indices.flatten(), where)
         if len(places) and (places.min() < 0 or places.max() >= self.column.width):
             raise self._refuse(f"has an index outside its {self.column.width} values", where)
-        dense[rows, places] = self._typed(self._whole(values.flatten(), where), where)
-        return dense
+        return counts, places, self._typed(self._whole(values.flatten(), where), where)
 
     def _whole(self, array: Any, where: str) -> Any:
         return self._without_nulls(array, where).to_numpy(zero_copy_only=False)

@@ -32,6 +32,14 @@ class RowGroup:
     bytes: int = 0
 
 
+def unpacked_bytes(columns: Sequence[Column], groups: Sequence[RowGroup]) -> List[int]:
+    """The memory that a reader needs for the rows of each group. Its size in the file does not say that, because values that
+    repeat are packed there."""
+    row = sum(column.row_bytes for column in columns)
+    is_varying = any(column.is_varying for column in columns)
+    return [group.rows * row + (group.bytes if is_varying else 0) for group in groups]
+
+
 @dataclasses.dataclass(frozen=True)
 class Dataset:
     """Files are paths of the store's file system, without the protocol."""

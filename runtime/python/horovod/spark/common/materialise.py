@@ -18,9 +18,9 @@ from horovod.spark.common import copies, plans, spark_columns
 from horovod.spark.common.columns import Column
 
 _SPLIT = "__hvd_split"
-# The size of a row group as written, in bytes. A few fit in a rank's memory, and one is worth a request to a bucket.
+# The most bytes of a row group. A few fit in a rank's memory, and one is worth a request to a bucket.
 _GROUP_BYTES = 8 * 1024 * 1024
-# Files with larger row groups are copied, because a rank holds several at once.
+# Files whose row groups are larger, unpacked, are copied, because a rank holds several at once.
 _LARGEST_GROUP_BYTES = 256 * 1024 * 1024
 CACHES = ("auto", "always", "never")
 
@@ -198,7 +198,7 @@ def _scanned(frame: Any, store: Any, columns: Dict[str, Column]) -> Optional[dat
         # another case, or as a wider type. A copy has what Spark reads, and refuses real nulls and lengths itself.
         return None
     same = all((c.kind, c.dtype) == (columns[c.name].kind, columns[c.name].dtype) for c in found.columns)
-    return found if same and max(group.bytes for group in found.groups) <= _LARGEST_GROUP_BYTES else None
+    return found if same and max(data.unpacked_bytes(found.columns, found.groups)) <= _LARGEST_GROUP_BYTES else None
 
 
 def _facts(frame: Any, store: Any, wanted: Wanted, base: str) -> Optional[Tuple[Any, ...]]:
@@ -244,7 +244,7 @@ def _write(
     chosen = frame if split is None else frame.filter(split.isNotNull())
     out = chosen.coalesce(wanted.files).select(*stored, which.alias(_SPLIT))
     out, seen = _observed(out, spark_columns.widths(list(columns.values())))
-    out.write.option("parquet.block.size", _GROUP_BYTES).partitionBy(_SPLIT).parquet(store.get_spark_path(folder))
+    out.write.options(**_groups_of(columns, fields)).partitionBy(_SPLIT).parquet(store.get_spark_path(folder))
     known = {}
     for name, column in columns.items():
         if column.kind == "sparse":
@@ -256,6 +256,22 @@ def _write(
             continue
         known[name] = dataclasses.replace(column, width=_one_width(name, low, high))
     return known
+
+
+def _groups_of(columns: Dict[str, Column], fields: Dict[str, Any]) -> Dict[str, str]:
+    """Parquet's options for row groups that ranks can unpack. The writer looks at their size as compressed alone."""
+    row = 0
+    for name, column in columns.items():
+        row += dataclasses.replace(column, width=spark_columns.told_width(fields[name])).row_bytes
+    return {
+        "parquet.block.size": str(_GROUP_BYTES),
+        # Releases of Parquet that do not have it, before Spark 4.1, pass it over.
+        "parquet.block.row.count.limit": str(max(_GROUP_BYTES // row, 1)),
+        # Where rows are longer than is known here: without a dictionary, values that repeat are packed to a twentieth at most.
+        "parquet.enable.dictionary": "false",
+        # How many rows come before the writer looks at the size. 100, as it has it, are 60 MB of images.
+        "parquet.page.size.row.check.min": "10",
+    }
 
 
 def _one_width(name: str, low: Optional[int], high: Optional[int]) -> Optional[int]:

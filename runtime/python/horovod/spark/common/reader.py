@@ -16,6 +16,7 @@ import numpy
 
 from horovod.spark.common import order
 from horovod.spark.common.columns import Decoder
+from horovod.spark.common.dataset import unpacked_bytes
 from horovod.spark.common.files import Files
 
 __all__ = ["Reader", "WEIGHT"]
@@ -24,6 +25,10 @@ __all__ = ["Reader", "WEIGHT"]
 _STOP_S = 10.0
 # The column that, with pad=True, marks the rows that count: 1.0, and 0.0 for those that only fill the last batch.
 WEIGHT = "__weight"
+
+# Of rows read at once. What is read ahead is less where it would be more: a process that is killed for its memory costs more
+# than one that waits for its files. The rows of a step are the same in either case.
+_MOST_BYTES = 2 * 1024**3
 
 Batch = Dict[str, numpy.ndarray]
 # A pool of rows, with the number of the row of the rank's epoch at which it begins.
@@ -40,7 +45,7 @@ class Reader:
         batch: rows of a batch, on each rank.
         seed, shuffle: the order; without shuffle it is that of the files.
         pool: row groups that are read and shuffled together. More shuffle better and take more memory.
-        ahead: pools that a thread reads while others are used; 0: no thread.
+        ahead: the most pools that a thread reads while others are used, fewer where they are large; 0: no thread.
         columns: which to read; default: all.
         transform: gets each batch and returns the one to use instead.
         pad: fill the last batch with rows that were there already, with 0.0 in the column "__weight", instead of
@@ -80,7 +85,7 @@ class Reader:
         if self._share.steps == 0:
             raise ValueError(f"{dataset.rows} rows are not one batch of {batch} on each of {size} ranks; "
                              "take a smaller batch, fewer ranks, or pad=True")  # fmt: skip
-        self._seed, self._shuffle, self._pool, self._ahead = seed, shuffle, pool, ahead
+        self._seed, self._shuffle, self._pool = seed, shuffle, pool
         self._transform = transform
         self._decode = dict(decode or {})
         self._in_memory = in_memory
@@ -88,6 +93,7 @@ class Reader:
         self._files = Files(fs_or_store)
         self._decoders = [Decoder(column, (fill or {}).get(column.name)) for column in self._columns]
         self._reading: Any = None
+        self._ahead = next((count for count in range(ahead, 0, -1) if self._bytes_with(count) <= _MOST_BYTES), 0)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -98,14 +104,17 @@ class Reader:
     def memory_bound(self) -> int:
         """The most bytes of rows that this reader holds at once.
 
-        (ahead + 2) pools of `pool` groups, one without a thread; and three times the largest group: as it stands in the
-        file, as Arrow unpacks it, and the buffer that it outgrows."""
-        group = max(self._group_bytes(group) for group in self._groups)
-        batch = self._share.batch * self._row_bytes()
-        if self._in_memory:
-            return int(self._share.own * self._row_bytes() + 3 * group + batch)
-        pools = self._ahead + 2 if self._ahead else 1
-        return int(pools * self._pool * group + 3 * group + batch)
+        (ahead + 2) pools of `pool` groups, one without a thread, and one more where sparse rows are put together; and three
+        times the largest group: as it stands in the file, as Arrow unpacks it, and the buffer that it outgrows."""
+        return self._bytes_with(self._ahead)
+
+    def _bytes_with(self, ahead: int) -> int:
+        sizes = unpacked_bytes(self._columns, self._groups)
+        row = sum(sizes) / sum(group.rows for group in self._groups)
+        sparse = [column.dense_bytes for column in self._columns if column.kind == "sparse"]
+        pools = (ahead + 2 if ahead else 1) + bool(sparse)
+        held = (1 + bool(sparse)) * self._share.own * row if self._in_memory else pools * self._pool * max(sizes)
+        return int(held + 3 * max(sizes) + self._share.batch * (row + sum(sparse)))
 
     def epoch(self, epoch: int, step: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, from batch number `step` on."""
@@ -131,17 +140,6 @@ class Reader:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
-
-    def _row_bytes(self) -> float:
-        fixed = sum(column.row_bytes or 0 for column in self._columns)
-        if all(column.row_bytes is not None for column in self._columns):
-            return fixed
-        rows = sum(group.rows for group in self._groups)
-        return fixed + sum(group.bytes for group in self._groups) / rows
-
-    def _group_bytes(self, group: Any) -> float:
-        fixed = group.rows * sum(column.row_bytes or 0 for column in self._columns)
-        return fixed + (group.bytes if any(column.row_bytes is None for column in self._columns) else 0)
 
     def _stop_reading(self) -> None:
         reading, self._reading = self._reading, None

@@ -76,6 +76,12 @@ def _sparse(value: Any) -> Tuple[Any, Any]:
     return F.when(inside["type"] == 0, inside["indices"]).otherwise(every), values
 
 
+def told_width(field: Any) -> Optional[int]:
+    """How many values a vector has, where the stage of Spark ML that made the column has said so."""
+    said = field.metadata.get("ml_attr")
+    return said.get("num_attrs") if isinstance(said, dict) else None
+
+
 def widths(columns: List[Column]) -> Dict[str, Tuple[Any, Any]]:
     """Aggregates over the frame to write: the smallest and the largest number of values in a row, by column."""
     from pyspark.sql import functions as F
