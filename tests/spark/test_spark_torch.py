@@ -10,6 +10,7 @@ import torch
 from estimator_helpers import Here, Lost, frame_of, points
 from ranks import ROOT
 
+from horovod.spark.common import predict
 from horovod.spark.common.backend import LocalBackend, SparkBackend
 from horovod.spark.common.dataset import open_prepared
 from horovod.spark.common.reader import Reader
@@ -112,6 +113,27 @@ def test_transform_takes_names_with_dots_and_vectors(spark):
         expected = net(torch.tensor([[float(row["my.id"]), 0.0, 0.0, 1.0]])).detach().numpy()[0]
         numpy.testing.assert_allclose(row["p.out"].toArray(), expected, rtol=1e-4)
         assert row["the.features"].toArray().tolist() == [row["my.id"], 0, 0, 1] and row.x == 1.5
+
+
+@pytest.mark.parametrize(("rows", "width", "sizes"), [(2000, 4, [1024, 976]), (10, 2**20, [3, 3, 3, 1]), (2, 2**23, [1, 1])])
+def test_a_model_gets_fewer_rows_at_once_where_they_are_large(rows, width, sizes):
+    """No more than 16 MiB, but one row in any case."""
+    pyarrow = pytest.importorskip("pyarrow")
+    given = []
+
+    def predictor(arrays):
+        given.append(len(arrays["x"]))
+        return [arrays["x"][:, 0]]
+
+    class Carried:
+        get = staticmethod(lambda: predictor)
+
+    offsets = numpy.arange(0, rows * width + 1, width, dtype=numpy.int32)
+    values = pyarrow.array(numpy.repeat(numpy.arange(rows, dtype=numpy.float32), width))
+    batch = pyarrow.RecordBatch.from_arrays([pyarrow.ListArray.from_arrays(offsets, values)], ["x"])
+    run = predict._Run(Carried, predict._Arrays({"x": 0}, []), ["x"], [predict.Output("y", predict.VECTOR)])
+    made = list(run([batch]))
+    assert given == sizes and sum((each["y"].to_pylist() for each in made), []) == [[float(row)] for row in range(rows)]
 
 
 def test_an_output_of_one_number_is_of_the_labels_type(frame):

@@ -13,8 +13,10 @@ import numpy
 
 from horovod.spark.common.columns import Decoder, from_arrow
 
-# A model's batch: large enough that a call's cost is shared, small enough for a convolution's memory.
+# A model's batch is of no more than these: large enough that a call's cost is shared, small enough for the memory of what a
+# model makes of it, which is many times that of an image.
 BATCH_ROWS = 1024
+BATCH_BYTES = 16 * 1024 * 1024
 
 # Models that this process has unpickled, the most recent one last.
 _loaded: Dict[str, Any] = {}
@@ -135,10 +137,10 @@ class _Arrays:
     wants_lists = True  # of vectors
 
     def __init__(self, places: Dict[str, int], vectors: Sequence[str]) -> None:
-        self._places = places
+        self.places = places
 
     def __call__(self, batch: Any) -> Dict[str, numpy.ndarray]:
-        return {name: _array(batch, name, place) for name, place in self._places.items()}
+        return {name: _array(batch, name, place) for name, place in self.places.items()}
 
 
 class _Rows:
@@ -147,15 +149,15 @@ class _Rows:
     wants_lists = False
 
     def __init__(self, places: Dict[str, int], vectors: Sequence[str]) -> None:
-        self._places = places
+        self.places = places
         self._vectors = frozenset(vectors)
 
     def __call__(self, batch: Any) -> List[Any]:
         from pyspark.sql import Row
 
-        row = Row(*self._places)
+        row = Row(*self.places)
         columns = []
-        for name, place in self._places.items():
+        for name, place in self.places.items():
             values, make = batch.column(place), _maker_of(batch.schema.field(place).type)
             make = _vector if name in self._vectors else make
             columns.append([None if value is None else make(value) for value in values.to_pylist()])
@@ -204,8 +206,13 @@ class _Run:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         predictor = self._carrier.get()
         for batch in batches:
-            for begin in range(0, batch.num_rows, BATCH_ROWS):
-                yield self._with_outputs(predictor, batch.slice(begin, BATCH_ROWS))
+            count = self._rows_at_once(batch)
+            for begin in range(0, batch.num_rows, count):
+                yield self._with_outputs(predictor, batch.slice(begin, count))
+
+    def _rows_at_once(self, batch: Any) -> int:
+        size = sum(batch.column(place).nbytes for place in self._reader.places.values())
+        return max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(size, 1)))
 
     def _with_outputs(self, predictor: Predictor, rows: Any) -> Any:
         import pyarrow
