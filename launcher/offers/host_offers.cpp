@@ -14,15 +14,16 @@ constexpr int kMostDoublings = 20;
 
 }  // namespace
 
-Duration HostOffers::exclude(const std::string& host, TimePoint now) {
+Duration HostOffers::exclude(const std::string& host, TimePoint now, Duration least) {
   Failures& failures = failures_[host];
-  if (now < failures.until) {
-    return failures.until - now;  // it is known to have failed
+  if (now < failures.until) {  // it is known to have failed
+    failures.until = std::max(failures.until, now + least);
+    return failures.until - now;
   }
   failures.count = now - failures.last > kForgiven ? 1 : failures.count + 1;
   failures.last = now;
   const Duration delay = limits_.cooldown_least * (1 << std::min(failures.count - 1, kMostDoublings));
-  failures.until = now + std::min(delay, limits_.cooldown_most);
+  failures.until = now + std::max(std::min(delay, limits_.cooldown_most), least);
   return failures.until - now;
 }
 

@@ -44,8 +44,8 @@ void HostUpdates::look_later() {
   }
 }
 
-void HostUpdates::exclude(const std::string& host, const std::string& what) {
-  const Duration delay = offers_.exclude(host, loop_.now());
+void HostUpdates::exclude(const std::string& host, const std::string& what, Duration least) {
+  const Duration delay = offers_.exclude(host, loop_.now(), least);
   sink_.say(host + " " + what + ", and gets no new ranks for " + duration_text(delay));
   look_later();
 }

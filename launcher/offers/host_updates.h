@@ -41,8 +41,8 @@ class HostUpdates {
   void stop();
   // The job has changed: it is compared again, after what goes on now.
   void look_later();
-  // The host is left alone for a time, since it does `what` ("has failed").
-  void exclude(const std::string& host, const std::string& what);
+  // The host is left alone for a time, `least` at least, since it does `what` ("has failed").
+  void exclude(const std::string& host, const std::string& what, Duration least = {});
 
  private:
   void look();

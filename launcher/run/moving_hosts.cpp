@@ -1,6 +1,7 @@
 #include "launcher/run/moving_hosts.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "launcher/joining/joiner_seats.h"
@@ -69,9 +70,13 @@ void MovingHosts::look_later() {
 }
 
 void MovingHosts::leave_alone(int node, const std::string& what) {
-  if (updates_ != nullptr && !has_joined(node)) {
-    updates_->exclude(job_.agent(node).host.name, what);
+  if (updates_ == nullptr || has_joined(node)) {
+    return;
   }
+  // Ranks that cannot be reached may live on, and would share the host's GPUs with new ones.
+  const Duration stay = job_.session(node).agent_may_stay();
+  const auto whole = std::chrono::ceil<std::chrono::seconds>(stay > Duration::zero() ? stay + job_.spec.grace : stay);
+  updates_->exclude(job_.agent(node).host.name, what, whole);
 }
 
 HostUpdates::Sink MovingHosts::updates_sink() {

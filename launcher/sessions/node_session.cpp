@@ -1,5 +1,6 @@
 #include "launcher/sessions/node_session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/text.h"
@@ -191,6 +192,9 @@ void NodeSession::lose(const Error& why) {
     return;
   }
   stage_ = Stage::kOver;
+  if (has_started_ && !has_agent_ended_ && why.code() != kAgentEnded) {
+    agent_may_stay_ = std::max(agent_patience() - heartbeat_.silence(), Duration::zero());
+  }
   heartbeat_.pause();
   attempts_.stop();
   sink_.on_lost(plan_.index, why);
@@ -209,6 +213,7 @@ Result<void> NodeSession::on_frame(const Frame& frame) {
         return on_resumed(received);
       }
       case AgentMessage::kNoResume:
+        has_agent_ended_ = true;
         return Error(Code::kLostPeer, attempts_.why().message() + "; " + frame.body);
       default:
         break;

@@ -135,15 +135,16 @@ def test_a_host_file_that_is_watched(offers):
 def test_a_host_that_is_lost_is_left_alone_for_a_while_and_then_joins_again(offers):
     offers.set("node1:1 node2:1 node3:1")
     offers.script("-np", "3", "--min-np", "2", "--heartbeat", "1", "--reconnect-timeout", "2",
-                  "--blacklist-cooldown-range", "4", "8")  # fmt: skip
+                  "--grace", "1", "--blacklist-cooldown-range", "4", "8")  # fmt: skip
     offers.await_size(3)
     offers.lab.cut("node3")
     offers.await_size(2)
     offers.lab.heal()
     offers.await_size(3)
     err = offers.end()
-    assert "node3 has failed, and gets no new ranks for 4 s" in err
-    assert "node3 joins, with rank 3" in err
+    # Its ranks may live on until its agent, which hears nothing from here, has ended them.
+    (seconds,) = re.findall(r"node3 has failed, and gets no new ranks for (\d+) s", err)
+    assert 4 < int(seconds) <= 15 and "node3 joins, with rank 3" in err
 
 
 def end_agent(lab, node):

@@ -119,6 +119,8 @@ TEST_CASE("a host that has failed is left alone, twice as long each time, and wh
   CHECK(hosts.exclude("b", kNow + 40s) == 40s);
   CHECK(hosts.exclude("b", kNow + 80s) == 60s);
   CHECK(hosts.exclude("b", kNow + 140s) == 60s);
+  CHECK(hosts.exclude("b", kNow + 140s, 90s) == 90s);  // what it had may live on for so long
+  CHECK(hosts.exclude("b", kNow + 140s, 20s) == 90s);
   CHECK(hosts.exclude("b", kNow + 2h) == 10s);  // an hour of good work is forgiven
   CHECK(joining(hosts, "a:2", kNow + 2h + 11s) == "b+0x2");
 }

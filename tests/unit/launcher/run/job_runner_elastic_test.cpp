@@ -378,6 +378,24 @@ TEST_CASE("a host that joins and cannot start its ranks is done without as a who
   }
 }
 
+TEST_CASE("a host that fell silent gets new ranks only when its agent must have ended the old ones") {
+  ToldHosts hosts;  // lives longer than the job
+  Elastic job("node1:1,node2:1", 1);
+  job.host_source = &hosts;
+  job.spec.discovery.script = "hosts.sh";
+  job.spec.reconnect_timeout = 60s;
+  job.spec.heartbeat = 1s;
+  job.spec.grace = 5s;
+  job.at(1500ms, [&] { hosts.tell("node1:1,node2:1"); });
+  job.at(2s, [&] { job.node(2).fall_silent(); });
+  job.at(60s, [&] { CHECK(job.node(2).attempts == 1); });
+  job.at(90s, [&] {
+    CHECK(job.node(2).attempts == 2);
+    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
 TEST_CASE("a host that loses its own network gives up none of its nodes") {
   Elastic job("node1:1,node2:1,node3:1", 2);
   job.spec.reconnect_timeout = 60s;
