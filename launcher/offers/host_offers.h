@@ -52,7 +52,8 @@ class HostOffers {
 
   // These hosts, with these slots, may be used from now on.
   void set(HostList hosts) { hosts_ = std::move(hosts); }
-  // The host has failed. Returns for how long it is left alone, which is `least` at least. Ranks of it that run may stay.
+  // The host has failed. Returns for how long it is left alone, which is `least` at least. Ranks of it that run may
+  // stay.
   Duration exclude(const std::string& host, TimePoint now, Duration least = {});
 
   // Returns what is to be started, in the order of the hosts. Ranks that are to leave are no part of the most that the
