@@ -40,7 +40,7 @@ namespace hvd::launch {
 inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 13, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
-  // From the launcher to the agent:
+  // The launcher sends these to the agent.
   kWelcome = 1,
   kStart = 2,
   kStop = 3,
@@ -62,7 +62,7 @@ enum class AgentMessage : std::uint16_t {
   kGeneration = 18,     // GenerationMessage
   kEndRank = 19,        // i32 rank, i32 signal: it has failed and does not end by itself
 
-  // From the agent to the launcher:
+  // The agent sends these to the launcher.
   kReady = 20,
   kStarted = 21,      // i32 rank, i32 pid
   kStartFailed = 22,  // StartFailedMessage

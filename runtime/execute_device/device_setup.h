@@ -1,4 +1,4 @@
-// By these types the ranks of a process set agree on what moves data between their GPUs: NCCL, or their memory on the
+// These types let the ranks of a process set agree on what moves data between their GPUs: NCCL, or their memory on the
 // host. Each rank sends a description of what it has, and all come to the same plan. Thread: engine only.
 #pragma once
 
