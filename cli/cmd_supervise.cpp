@@ -64,8 +64,7 @@ class SupervisedJob final : public FileJobObserver {
     auto code = run_to_end();
     if (!code.ok()) {
       std::cerr << "hvdrun: " << code.error().message() << "\n";
-      const bool is_users = code.error().code() == Code::kInvalid || code.error().code() == Code::kNotFound;
-      return failed(is_users ? exit_code::kUsage : exit_code::kStartFailed, "JobLaunchFailed", code.error().message());
+      return failed(exit_code_of(code.error()), "JobLaunchFailed", code.error().message());
     }
     return end_of(code.value());
   }

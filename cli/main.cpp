@@ -1,8 +1,4 @@
-// main() dispatches to the commands, and is the only place where an error becomes a message and an exit code.
-#include <errno.h>
-
-#include <algorithm>
-#include <array>
+// main() dispatches to the commands, and writes the error with which one ends.
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -23,40 +19,8 @@
 
 namespace {
 
-// Returns true where the user has named a file or folder that cannot be used as it is.
-bool names_wrong_file(const hvd::Error& error) {
-  constexpr std::array kErrnos = {EACCES, EPERM, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EROFS};
-  return std::find(kErrnos.begin(), kErrnos.end(), error.sys_errno()) != kErrnos.end();
-}
-
-int exit_code_of(const hvd::Error& error) {
-  namespace exit_code = hvd::launch::exit_code;
-  switch (error.code()) {
-    case hvd::Code::kInvalid:
-    case hvd::Code::kNotFound:
-    case hvd::Code::kAuth:
-      return exit_code::kUsage;
-    case hvd::Code::kUnreachable:
-    case hvd::Code::kTimeout:
-      return exit_code::kUnreachable;
-    case hvd::Code::kLostPeer:
-      return exit_code::kNodeLost;
-    case hvd::Code::kResource:
-    case hvd::Code::kCancelled:  // a program that was to help was killed
-      return exit_code::kStartFailed;
-    case hvd::Code::kSystem:
-      return names_wrong_file(error) ? exit_code::kUsage : exit_code::kStartFailed;
-    case hvd::Code::kProtocol:
-    case hvd::Code::kInternal:
-    case hvd::Code::kNotInitialized:
-    case hvd::Code::kMismatch:
-      return exit_code::kDefect;
-  }
-  return exit_code::kDefect;
-}
-
 int report(const hvd::Error& error, bool as_events) {
-  const int code = exit_code_of(error);
+  const int code = hvd::launch::exit_code_of(error);
   if (!as_events) {
     std::cerr << "hvdrun: " << hvd::launch::shown_lines(error.message()) << "\n";  // a node may have its part in it
     return code;

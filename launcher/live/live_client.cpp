@@ -130,7 +130,7 @@ Result<LiveAnswer> LiveAnswer::ask(const std::string& socket, LiveMessage questi
   HVD_TRY_ASSIGN(Fd connection, connect_unix(socket, Deadline::after(kAnswerTime)));
   HVD_TRY_ASSIGN(const uid_t uid, peer_uid(connection.get()));
   if (uid != ::geteuid() && ::geteuid() != 0) {
-    return Error(Code::kAuth, "the job at " + socket + " belongs to another user");
+    return Error(Code::kInvalid, "the job at " + socket + " belongs to another user");
   }
   const std::string frame = make_frame(kLiveFrames, static_cast<std::uint16_t>(question), body);
   HVD_TRY(send_all(connection.get(), Bytes(reinterpret_cast<const std::uint8_t*>(frame.data()), frame.size()),

@@ -190,8 +190,7 @@ void MovingHosts::refuse(int number, const Error& why) {
   job_.say(
       Note{LogLevel::kWarning, -1,
            "a machine at " + calls_->address_of(number) + " has called to join, and is refused: " + why.message()});
-  calls_->refuse(number, {why.code() == Code::kInvalid ? exit_code::kUsage : exit_code::kStartFailed,
-                          "job " + job_.id + " refuses this machine: " + why.message()});
+  calls_->refuse(number, {exit_code_of_start(why), "job " + job_.id + " refuses this machine: " + why.message()});
 }
 
 ByeMessage MovingHosts::last_words(int node) const {

@@ -2,6 +2,8 @@
 // Our own codes are numbers that programs seldom use. Public: the manual shows this table.
 #pragma once
 
+#include "runtime/base/result.h"
+
 namespace hvd::launch::exit_code {
 
 inline constexpr int kUsage = 240;           // command line, or a file or job that it names, is wrong
@@ -17,3 +19,15 @@ inline constexpr int kNoProgram = 127;       // no such program or script; shell
 inline constexpr int kReaderGone = 141;      // the reader of the output has gone: 128 + SIGPIPE, as for a Unix filter
 
 }  // namespace hvd::launch::exit_code
+
+namespace hvd::launch {
+
+// Returns the exit code of a command that ends because of `error`: what the user has named wrongly, what could not be
+// reached, what could not be started, what was lost, or a defect.
+[[nodiscard]] int exit_code_of(const Error& error);
+
+// The same for a job whose ranks could not be started. What is missing then is a program that should have started them,
+// not something that the command line names.
+[[nodiscard]] int exit_code_of_start(const Error& error);
+
+}  // namespace hvd::launch

@@ -41,10 +41,7 @@ JobActions JobEnd::handle(const FilesFailed&) {
 JobActions JobEnd::handle(const EngineEnded& event) {
   Cause cause;
   if (job_.phase == JobPhase::kOpening) {
-    const bool is_unreachable = event.why.code() == Code::kUnreachable || event.why.code() == Code::kTimeout;
-    cause.exit_code = event.why.code() == Code::kInvalid ? exit_code::kUsage
-                      : is_unreachable                   ? exit_code::kUnreachable
-                                                         : exit_code::kStartFailed;
+    cause.exit_code = exit_code_of_start(event.why);
     cause.lines.push_back("the ranks could not be started: " + event.why.message());
   } else {
     cause.exit_code = exit_code::kNodeLost;

@@ -69,11 +69,7 @@ Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const
 }
 
 int report_no_gang(const JobSpec& job, const Error& why, int signo) {
-  const int code = signo != 0                                                         ? 128 + signo
-                   : why.code() == Code::kInvalid                                     ? exit_code::kUsage
-                   : why.code() == Code::kTimeout || why.code() == Code::kUnreachable ? exit_code::kUnreachable
-                   : why.code() == Code::kLostPeer                                    ? exit_code::kNodeLost
-                                                                                      : exit_code::kStartFailed;
+  const int code = signo != 0 ? 128 + signo : exit_code_of_start(why);
   if (!job.json_events) {
     write_error_line("hvdrun: the ranks could not be started: " + why.message());
     return code;
