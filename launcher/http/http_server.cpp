@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <stdio.h>
-
 #include "runtime/io/socket.h"
 
 namespace hvd::launch {
@@ -24,7 +22,7 @@ constexpr std::size_t kMostPending = 64U << 10U;
 // A caller that has not asked, or not taken its answer, is dropped after this.
 constexpr auto kPatience = std::chrono::seconds(10);
 
-// Listens at a name beside the path and renames that: so nobody finds a socket that does not listen yet.
+// Takes the path from nobody who still listens there.
 Result<Fd> listen_at_path(const std::string& path) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) == 0) {
@@ -35,15 +33,7 @@ Result<Fd> listen_at_path(const std::string& path) {
       return Error(Code::kInvalid, "another process listens at " + path);
     }
   }
-  const std::string unseen = path + ".new";
-  ::unlink(unseen.c_str());
-  HVD_TRY_ASSIGN(Fd listener, listen_unix(unseen));
-  if (::rename(unseen.c_str(), path.c_str()) != 0) {
-    const Error why = Error::from_errno("cannot listen at " + path);
-    ::unlink(unseen.c_str());
-    return why;
-  }
-  return listener;
+  return replace_unix_listener(path);
 }
 
 }  // namespace

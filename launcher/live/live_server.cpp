@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <utility>
 
 #include "runtime/io/socket.h"
@@ -24,13 +23,7 @@ Result<std::unique_ptr<LiveServer>> LiveServer::listen(EventLoop& loop, const Li
   const std::string path = folder.socket_of(job.id);
   // A command takes a socket at which nobody listens for that of a killed hvdrun, and removes it. So nobody sees it
   // before it listens.
-  const std::string unseen = path + ".new";
-  HVD_TRY_ASSIGN(Fd listener, listen_unix(unseen));
-  if (::rename(unseen.c_str(), path.c_str()) != 0) {
-    const Error why = Error::from_errno("cannot rename " + unseen);
-    ::unlink(unseen.c_str());
-    return why;
-  }
+  HVD_TRY_ASSIGN(Fd listener, replace_unix_listener(path));
   std::unique_ptr<LiveServer> server(new LiveServer(loop, std::move(listener), path, std::move(job), log));
   LiveServer* self = server.get();
   AcceptWatch::Handlers handlers;

@@ -13,6 +13,8 @@
 #include <array>
 #include <cstring>
 
+#include <stdio.h>
+
 #include "runtime/base/contract.h"
 #include "runtime/base/text.h"
 
@@ -306,6 +308,18 @@ Result<Fd> listen_unix(const std::string& path, int backlog) {
     return Error::from_errno("listen at " + path);
   }
   return fd;
+}
+
+Result<Fd> replace_unix_listener(const std::string& path) {
+  const std::string unseen = path + ".new";
+  ::unlink(unseen.c_str());  // a process that was killed may have left it
+  HVD_TRY_ASSIGN(Fd listener, listen_unix(unseen));
+  if (::rename(unseen.c_str(), path.c_str()) != 0) {
+    const Error why = Error::from_errno("cannot listen at " + path);
+    ::unlink(unseen.c_str());
+    return why;
+  }
+  return listener;
 }
 
 Result<Fd> connect_unix(const std::string& path, Deadline deadline) {

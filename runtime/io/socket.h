@@ -75,6 +75,9 @@ bool is_unanswered(int fd);
 // A path that is longer than sun_path allows is refused; the error names it. Only the owner may connect, from the first
 // moment on.
 Result<Fd> listen_unix(const std::string& path, int backlog = 128);
+// The same at a name beside the path, which is then renamed: nobody finds a socket that does not listen yet. What was
+// at the path is gone.
+Result<Fd> replace_unix_listener(const std::string& path);
 Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 // Returns the user id of the process at the other end of a unix socket.
 Result<uid_t> peer_uid(int fd);

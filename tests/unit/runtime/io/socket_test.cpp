@@ -163,6 +163,27 @@ TEST_CASE(
   std::filesystem::remove_all(dir);
 }
 
+TEST_CASE("a unix listener takes the place of one that a killed process has left, and of its unfinished name") {
+  std::string dir = "/tmp/hvd-test-XXXXXX";
+  REQUIRE(::mkdtemp(dir.data()) != nullptr);
+  {
+    const Fd left = listen_unix(dir + "/s").value();
+  }
+  {
+    const Fd unfinished = listen_unix(dir + "/s.new").value();
+  }
+  CHECK(connect_unix(dir + "/s", soon()).error().code() == Code::kUnreachable);
+  const Fd listener = replace_unix_listener(dir + "/s").value();
+  CHECK(connect_unix(dir + "/s", soon()).ok());
+  CHECK_FALSE(std::filesystem::exists(dir + "/s.new"));
+  std::filesystem::create_directories(dir + "/folder/within");
+  const auto refused = replace_unix_listener(dir + "/folder");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message().find("cannot listen at " + dir + "/folder") == 0);
+  CHECK_FALSE(std::filesystem::exists(dir + "/folder.new"));
+  std::filesystem::remove_all(dir);
+}
+
 TEST_CASE("a unix listener whose queue is full is waited for until the deadline") {
   std::string dir = "/tmp/hvd-test-XXXXXX";
   REQUIRE(::mkdtemp(dir.data()) != nullptr);
