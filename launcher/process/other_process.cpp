@@ -17,6 +17,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/base/thread.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -90,22 +92,15 @@ Result<Fd> open_process_by_thread(pid_t pid) {
   if (!told.is_open()) {
     return Error::from_errno("eventfd");
   }
-  // Signals are for the other threads.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  Result<void> started;
   try {
-    std::thread([pid, began, told = std::move(told)] {
+    start_thread("hvd-process", [pid, began, told = std::move(told)] {
       await_end(pid, began);
       static_cast<void>(::eventfd_write(told.get(), 1));
     }).detach();
   } catch (const std::system_error& error) {
-    started = Error::from_errno("a thread that waits for a process", error.code().value());
+    return Error::from_errno("a thread that waits for a process", error.code().value());
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started.ok() ? Result<Fd>(std::move(ended)) : Result<Fd>(started.error());
+  return ended;
 }
 
 void signal_process(const Fd& process, pid_t pid, int signo) {

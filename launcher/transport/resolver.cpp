@@ -1,18 +1,16 @@
 #include "launcher/transport/resolver.h"
 
-#include <signal.h>
-
 #include <compare>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include <netdb.h>
 
+#include "runtime/base/thread.h"
 #include "runtime/io/name_lookup.h"
 
 namespace hvd::launch {
@@ -107,19 +105,13 @@ Resolver::~Resolver() {
 
 // Returns false when the system has no thread for us.
 bool Resolver::start_thread() {
-  // Signals belong to the loop's signalfd: this thread must take none of them.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     // The thread is detached: a lookup cannot be interrupted, and the end of a job must not wait for DNS.
-    std::thread([shared = shared_] { Shared::serve(shared); }).detach();
+    hvd::start_thread("hvd-lookup", [shared = shared_] { Shared::serve(shared); }).detach();
     ++threads_;
   } catch (const std::system_error&) {
     // Those that there are serve the queue.
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return threads_ > 0;
 }
 
