@@ -10,7 +10,8 @@
  *  4. The memory that an hvd_op points to (input, output) belongs to the caller. It must stay valid and untouched until
  *     hvd_wait of that handle has returned (or hvd_poll has reported it done). Every function that takes an hvd_op
  *     copies the rest of it (the struct itself, shape, name, splits) before it returns. Memory that hvd_result
- *     returns belongs to the runtime, and is valid until hvd_release of the handle.
+ *     returns belongs to the runtime, and is valid until hvd_release of the handle, or until the rank leaves the job
+ *     (hvd_shutdown, hvd_destroy).
  *     The memory may be a GPU's (hvd_op.device). Then the GPU, and not the host, waits for the work
  *     that the caller has put on hvd_op.stream before hvd_enqueue. What hvd_result returns is GPU memory too.
  *  5. Any thread may call any function. No function aborts the process or throws.
@@ -294,7 +295,7 @@ HVD_API hvd_status hvd_wait_some(hvd_ctx* ctx, const int64_t* handles, int32_t c
  * function returns an error, the callback is never called. */
 HVD_API hvd_status hvd_on_all_done(hvd_ctx* ctx, const int64_t* handles, int32_t count, hvd_callback callback,
                                    void* arg);
-/* Returns the result of the finished operation; it is valid until hvd_release. out->size and out->version must be
+/* Returns the result of the finished operation; rule 4 says how long it is valid. out->size and out->version must be
  * set. */
 HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
 /* Copies the result of a finished operation to the caller's memory, if the runtime allocated the
