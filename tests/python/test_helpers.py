@@ -67,6 +67,36 @@ def test_a_loader_may_say_itself_what_its_batches_are(options):
     assert loader.async_loader_queue_size == options.get("async_loader_queue_size", 64)
 
 
+@pytest.mark.parametrize("room", [0, 3])
+def test_iterations_of_one_loader_do_not_disturb_each_other(room):
+    loader = AsyncNumbers(async_loader_queue_size=room, count=6)
+    outer = []
+    for number in loader:
+        outer.append(number)
+        if number == 2:
+            assert list(loader) == [0, 2, 4, 6, 8, 10]
+    assert outer == [0, 2, 4, 6, 8, 10]
+    pairs = zip(loader, loader)
+    assert list(pairs) == [(number, number) for number in outer]
+    loader.close_async_loader()  # the second iteration waits for one more call
+    assert readers() == []
+
+
+class Overriding(AsyncDataLoaderMixin):
+    """A loader whose base says by __iter__ what its batches are, as torch's does."""
+
+    def _iterate(self):
+        yield from [1, 2, 3]
+
+    def _process_batch(self, batch):
+        return batch * 10
+
+
+@pytest.mark.parametrize("room", [0, 2])
+def test_batches_are_processed_with_and_without_a_thread(room):
+    assert list(Overriding(room)) == [10, 20, 30]
+
+
 def test_leaving_early_ends_the_thread():
     loader = AsyncNumbers(2, count=1000)
     for number in loader:

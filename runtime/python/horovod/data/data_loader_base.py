@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, Set
 
 # The time in seconds that the end of the process waits for a loader that is in the middle of a batch.
 _EXIT_S = 5.0
@@ -122,25 +122,24 @@ class AsyncDataLoaderMixin:
     ) -> None:
         self.async_loader_queue_size = async_loader_queue_size
         self.debug_data_loader = debug_data_loader
-        self._reading: Optional[_Reading] = None
+        self._open: Set[_Reading] = set()
         super().__init__(*args, **kwargs)
 
     def close_async_loader(self) -> None:
-        """Ends the thread, if there is one, and an iteration that waits for it."""
-        reading, self._reading = self._reading, None
-        if reading is not None:
+        """Ends the threads that read, and iterations that wait for them."""
+        for reading in list(self._open):
             reading.stop()
 
     def __iter__(self) -> Iterator[Any]:
         if self.async_loader_queue_size <= 0:
-            yield from super().__iter__()  # type: ignore[misc]
+            for batch in self._iterate():  # type: ignore[attr-defined]
+                yield self._process_batch(batch)  # type: ignore[attr-defined]
             return
-        self.close_async_loader()
-        reading = self._reading = _Reading(self._iterate(), self.async_loader_queue_size)  # type: ignore[attr-defined]
+        reading = _Reading(self._iterate(), self.async_loader_queue_size)  # type: ignore[attr-defined]
+        self._open.add(reading)
         try:
             for batch in reading:
                 yield self._process_batch(batch)  # type: ignore[attr-defined]
         finally:
             reading.stop()
-            if self._reading is reading:
-                self._reading = None
+            self._open.discard(reading)
