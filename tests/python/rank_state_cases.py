@@ -78,6 +78,83 @@ def case_what_a_callback_changes_on_rank_0_all_have():
     train(state)
 
 
+def broken_off(state, break_off):
+    """A training of three steps whose second one fails once, in break_off(); returns the gradients of each step."""
+    gradients = []
+    failures = iter([False, True, False, False])
+    x = torch.ones(4, 2)
+
+    @hvd.elastic.run
+    def train(state):
+        while state.epoch < 3:
+            loss = state.model[0](x).sum()
+            loss = state.scaler.scale(loss) if hasattr(state, "scaler") else loss
+            loss.backward()
+            if next(failures):
+                break_off()
+                raise hvd.HorovodInternalError("as when a rank is lost")
+            if hasattr(state, "scaler"):
+                state.scaler.unscale_(state.optimizer)
+            gradients.append(state.model[0].weight.grad.clone())
+            if hasattr(state, "scaler"):
+                state.scaler.step(state.optimizer)
+                state.scaler.update()
+            else:
+                state.optimizer.step()
+            state.optimizer.zero_grad()
+            state.epoch += 1
+            state.commit()
+
+    train(state)
+    return gradients
+
+
+def case_gradients_of_a_step_that_was_broken_off_are_not_added_to():
+    gradients = broken_off(make_state(), lambda: None)
+    assert [gradient.tolist() for gradient in gradients] == [[[4.0, 4.0]] * 3] * 3, gradients
+
+
+def case_a_scaler_goes_on_after_a_step_that_was_broken_off():
+    for fused in (False, True):
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        model = torch.nn.Sequential(torch.nn.Linear(2, 3))
+        base = torch.optim.Adam(model.parameters(), fused=fused)
+        optimizer = hvd.DistributedOptimizer(base, model.named_parameters())
+        state = hvd.elastic.TorchState(model=model, optimizer=optimizer, scaler=scaler, epoch=0)
+
+        def break_off():
+            scaler.unscale_(optimizer)
+            if fused:  # as GradScaler leaves them where the step itself fails
+                optimizer.grad_scale, optimizer.found_inf = torch.tensor(1024.0), torch.tensor(0.0)
+
+        gradients = broken_off(state, break_off)
+        assert [gradient.tolist() for gradient in gradients] == [[[4.0, 4.0]] * 3] * 3, gradients
+        for p in model.parameters():
+            moment = optimizer.state[p]["exp_avg"]
+            torch.testing.assert_close(moment, torch.full_like(moment, 4 * (1 - 0.9**3)))
+
+
+def case_gradients_that_a_script_keeps_stay_where_they_are():
+    state = make_state()
+    weight = state.model[0].weight
+    weight.grad = kept = torch.ones_like(weight)
+    state.commit()
+    kept.fill_(7.0)
+    state.restore()
+    assert weight.grad is kept and not kept.any() and state.model[0].bias.grad is None
+
+
+class StateWithBest(hvd.elastic.TorchState):
+    def __init__(self, **kwargs):
+        self.best = 0.5
+        super().__init__(**kwargs)
+
+
+def case_a_class_of_the_script_s_own_may_set_attributes_first():
+    state = StateWithBest(model=torch.nn.Linear(1, 1), epoch=0)
+    assert state.best == 0.5 and state.covers(state.model)
+
+
 class Rows(torch.utils.data.Dataset):
     def __len__(self):
         return 8

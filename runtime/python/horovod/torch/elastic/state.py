@@ -5,7 +5,7 @@ import copy
 import inspect
 import random
 import sys
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 
 import torch
 
@@ -142,8 +142,40 @@ class StateDictHandler(StateHandler):
             self.value.load_state_dict(state)
 
 
+class ScalerStateHandler(StateDictHandler):
+    """ScalerStateHandler handles a GradScaler. Its state_dict does not say how far it has come within a step: after a step
+    that was broken off, unscale_() would be refused, or left out."""
+
+    def restore(self) -> None:
+        super().restore()
+        self.value._per_optimizer_states.clear()
+
+
 class OptimizerStateHandler(StateDictHandler):
-    """OptimizerStateHandler handles a torch optimizer, also a DistributedOptimizer, by its state_dict."""
+    """OptimizerStateHandler handles a torch optimizer, also a DistributedOptimizer, by its state_dict.
+
+    What a broken step has left of gradients goes too, since the next backward pass would add to it.
+    """
+
+    _with_gradients: FrozenSet[torch.Tensor] = frozenset()
+
+    def save(self) -> None:
+        super().save()
+        self._with_gradients = frozenset(p for p in self._parameters() if p.grad is not None)
+
+    def restore(self) -> None:
+        super().restore()
+        for p in self._parameters():
+            if p.grad is not None and p.grad.grad_fn is None and p in self._with_gradients:
+                p.grad.zero_()  # it may be part of a SharedBuffer
+            else:
+                p.grad = None
+        if getattr(self.value, "_step_supports_amp_scaling", False):
+            for left_by_scaler in ("grad_scale", "found_inf"):
+                self.value.__dict__.pop(left_by_scaler, None)
+
+    def _parameters(self) -> Iterator[torch.Tensor]:
+        return (p for group in self.value.param_groups for p in group["params"])
 
     def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
         broadcast_optimizer_state(self.value, root_rank, process_set=process_set)
@@ -227,7 +259,7 @@ _handler_registry: List[Tuple[type, type]] = [
     (RandomStates, RandomStateHandler),
     (torch.optim.lr_scheduler.LRScheduler, StateDictHandler),
     (torch.optim.lr_scheduler.ReduceLROnPlateau, StateDictHandler),
-    (GradScaler, StateDictHandler),
+    (GradScaler, ScalerStateHandler),
 ]
 
 
@@ -358,7 +390,7 @@ class TorchState(ObjectState):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name in self._handlers:
+        if name in self.__dict__.get("_handlers", ()):  # a subclass may set attributes before it calls our constructor
             self._handlers[name].set_value(value)
 
     def covers(self, value: Any) -> bool:
