@@ -91,6 +91,17 @@ def case_sync_batch_norm_with_an_empty_batch():
     assert x.grad.shape == x.shape and torch.isfinite(x.grad).all() and torch.isfinite(norm.running_var).all()
 
 
+def case_sync_batch_norm_is_evaluated_by_torchscript_and_by_modules_that_horovod_has_pickled():
+    norm = hvd.SyncBatchNorm(2)
+    x = torch.randn(4, 2)
+    norm(x)
+    expected = norm.eval()(x)
+    torch.testing.assert_close(torch.jit.script(norm)(x), expected)
+    del norm.process_set
+    norm.train()
+    assert norm(x).shape == expected.shape
+
+
 def case_sync_batch_norm_refuses():
     norm = hvd.SyncBatchNorm(2)
     raises(ValueError, norm, torch.ones(2))

@@ -3,6 +3,7 @@
 from typing import Any, Optional, Tuple
 
 import torch
+from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from horovod.common import _lib
@@ -29,6 +30,9 @@ class SyncBatchNorm(_BatchNorm):
         HorovodInternalError: a rank or link is gone, or ranks have different numbers of channels; on every rank.
     """
 
+    process_set: ProcessSet = global_process_set  # for modules that Horovod has pickled, which have no such attribute
+    __jit_ignored_attributes__ = ["process_set"]  # torch.jit.script has no type for it
+
     def __init__(
         self,
         num_features: int,
@@ -48,7 +52,13 @@ class SyncBatchNorm(_BatchNorm):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(input)
         uses_batch = self.training or (self.running_mean is None and self.running_var is None)
-        if not uses_batch or self.process_set.size() == 1:
+        if uses_batch:
+            return self._normalise_batch(input)
+        return batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+
+    @torch.jit.unused  # a scripted module can be evaluated
+    def _normalise_batch(self, input: torch.Tensor) -> torch.Tensor:
+        if self.process_set.size() == 1:
             return super().forward(input)
         if input.shape[1] != self.num_features:
             raise ValueError(f"expected {self.num_features} channels, got {input.shape[1]}")
