@@ -165,6 +165,21 @@ def case_zero_grad():
     assert all(p.grad is None for p in model.parameters())
 
 
+def case_passes_count_anew_where_some_are_thrown_away():
+    gradients = []
+    for throws_away in (False, True):
+        model, optimizer = wrapped(backward_passes_per_step=2, op=hvd.Sum)
+        if throws_away:
+            one_backward(model, seed=3)
+            optimizer.zero_grad()
+        for _ in range(2):
+            one_backward(model)
+        gradients.append([p.grad.clone() for p in model.parameters()])
+        optimizer.step()
+    for expected, found in zip(*gradients):
+        torch.testing.assert_close(found, expected)
+
+
 def case_a_second_backward_adds_up():
     model, optimizer = wrapped()
     one_backward(model)

@@ -280,10 +280,15 @@ def poll(handle: int) -> bool:
     if pending is None:
         raise ValueError(f"no operation has the handle {handle!r}, or synchronize has taken it")
     _wait.start_collected()  # it may depend on that, and the caller may ask until it is done
-    return pending.generation != basics.generation or all(
-        not each or _lib.is_done(each)  # 0: a thread that synchronizes has taken it
-        for each in pending.library_handles
-    )
+    try:
+        return pending.generation != basics.generation or all(
+            not each or _lib.is_done(each)  # 0: a thread that synchronizes has taken it
+            for each in pending.library_handles
+        )
+    except HorovodInternalError:
+        if handle in _pending:
+            raise
+        return True  # another thread has just completed it
 
 
 def _finish_together(handle: int, pending: _Pending) -> Any:

@@ -312,6 +312,11 @@ class Reducer:
         for group in self._groups:
             group.group = None
 
+    def count_anew(self) -> None:
+        """Gradients of fewer passes than backward_passes_per_step are thrown away. Nothing is in flight."""
+        if self.settings.passes > 1:
+            self.set_passes(self.settings.passes)
+
     def set_passes(self, passes: int) -> None:
         self.settings.passes = passes
         for gradient in self.gradients.values():

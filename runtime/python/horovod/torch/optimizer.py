@@ -210,6 +210,7 @@ class _DistributedOptimizer(NamedMixin):
             )
         self._hvd_reducer.start_over()
         self._hvd_reducer.hook_again()
+        self._hvd_reducer.count_anew()
         super().zero_grad(*args, **kwargs)
 
     @property
