@@ -22,6 +22,7 @@
 #include "launcher/steps/job_hosts.h"
 #include "launcher/steps/job_step.h"
 #include "launcher/steps/slurm_requeue.h"
+#include "launcher/steps/step_engine.h"
 #include "launcher/steps/step_log.h"
 #include "launcher/transport/rank_limits.h"
 #include "launcher/transport/transport_choice.h"
@@ -67,7 +68,10 @@ class FileJob {
     StepMemory memory(node_log_files(), now_s);
     tell_notices();
     if (job_.launcher == LauncherKind::kMpi && run_.job.preparation.empty()) {
-      HVD_TRY(find_mpi());  // otherwise preparation may install it
+      const auto found = find_mpi();  // otherwise preparation may install it
+      if (!found.ok()) {
+        return report_no_start(job_, found.error(), 0);
+      }
     }
     auto code = prepare(memory);
     if (code.ok() && code.value() == 0 && observer_ != nullptr) {

@@ -87,12 +87,16 @@ Result<int> run_step(const JobStep& step) {
     gathering = nullptr;
     if (!gathered.ok()) {
       note_requeue(signal_while_gathering == SIGTERM || signal_while_gathering == SIGUSR1);
-      return report_no_gang(job, gathered.error(), signal_while_gathering);
+      return report_no_start(job, gathered.error(), signal_while_gathering);
     }
   }
   Placement placement = gang != nullptr ? gang->placement() : step.placement;
   if (job.slots_are_gpus) {  // the nodes have told only now how many ranks they get
     HVD_TRY(check_shown_ranks(job, placement.size));
+  }
+  const auto setup = engine_of(*loop, job, placement, *log);
+  if (!setup.ok()) {
+    return report_no_start(job, setup.error(), 0);
   }
   // Under an engine each agent has one rank, and the runner counts agents as nodes; so the reporter does too.
   Placement agents = agents_of(job, placement);
@@ -109,9 +113,8 @@ Result<int> run_step(const JobStep& step) {
   if (step.report_by) {
     reporter = step.report_by(std::move(reporter), agents);
   }
-  HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
-  Transport* const calls = gang != nullptr ? &gang->transport() : setup.dial_back.get();
-  const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), calls, setup.engine.get()};
+  Transport* const calls = gang != nullptr ? &gang->transport() : setup.value().dial_back.get();
+  const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), calls, setup.value().engine.get()};
   Fd input;
   if (job.input != InputMode::kNone) {
     HVD_TRY_ASSIGN(input, take_standard_input());

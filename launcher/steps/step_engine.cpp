@@ -68,7 +68,7 @@ Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const
   return std::unique_ptr<Gang>();
 }
 
-int report_no_gang(const JobSpec& job, const Error& why, int signo) {
+int report_no_start(const JobSpec& job, const Error& why, int signo) {
   const int code = signo != 0 ? 128 + signo : exit_code_of_start(why);
   if (!job.json_events) {
     write_error_line("hvdrun: the ranks could not be started: " + why.message());

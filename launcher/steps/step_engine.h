@@ -33,8 +33,8 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
 Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log,
                                       const std::function<void(const std::string&)>& say);
 
-// Reports why no rank of a job with a gang could be started, and returns hvdrun's exit code, as for any job that does
-// not start. `signo` is the signal that ended the start; 0: none has.
-int report_no_gang(const JobSpec& job, const Error& why, int signo);
+// Reports why an engine could start no rank of the job, and returns hvdrun's exit code, as for any job that does not
+// start. `signo` is the signal that ended the start; 0: none has.
+int report_no_start(const JobSpec& job, const Error& why, int signo);
 
 }  // namespace hvd::launch

@@ -242,7 +242,7 @@ def test_a_job_that_needs_mpi_is_refused_where_there_is_none(place):
         os.symlink(shutil.which(name, path="/usr/bin:/bin"), place.bin / name)
     before = left_folders()
     done = hvdrun(*arguments, env={**place.env, "PATH": str(place.bin)})
-    assert done.returncode == 240 and "mpi job: " in done.stderr and "mpirun" in done.stderr
+    assert done.returncode == 242 and "mpi job: " in done.stderr and "mpirun" in done.stderr
     wait_until(lambda: left_folders() <= before, "a folder is left")  # those of other tests come and go
 
 

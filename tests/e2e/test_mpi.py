@@ -276,9 +276,12 @@ def test_without_open_mpi_it_is_told_what_to_install(tmp_path, script, words):
         (tmp_path / "mpirun").chmod(0o755)
     environment = {**os.environ, "PATH": str(tmp_path)}
     done = mpi("-np", 1, "/bin/true", env=environment)
-    assert done.returncode == 240
-    assert done.stderr.startswith("hvdrun: --launcher mpi: ") and done.stderr.count("\n") == 1
+    assert done.returncode == 242, done.stderr  # as without srun: a program that was to start the ranks is missing
+    assert done.stderr.startswith("hvdrun: the ranks could not be started: --launcher mpi: ") and done.stderr.count("\n") == 1
     assert words in done.stderr and "install Open MPI 4 or later (Debian: openmpi-bin)" in done.stderr
+    events = [json.loads(line) for line in mpi("--json", "-np", 1, "/bin/true", env=environment).stderr.splitlines()]
+    assert [(event["event"], event["exit_code"]) for event in events] == [("failure", 242), ("job_ended", 242)]
+    assert words in events[0]["causes"][0]
     built = hvdrun("--check-build", env=environment)
     assert re.search(r"\[ \] mpirun \(Open MPI: --launcher mpi\)  \(.*install Open MPI", built.stdout)
 

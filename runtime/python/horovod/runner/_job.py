@@ -28,6 +28,7 @@ _PUMP_S = 5.0
 
 # hvdrun's exit code when it refuses its arguments, and what it says at the end of a job that has begun and failed.
 _USAGE = 240
+_NOT_STARTED = 242
 _HAS_RUN = "hvdrun: job failed after "
 
 # Programs recognise a failed job by this text.
@@ -288,13 +289,20 @@ def run_arguments(arguments: Any, elastic: bool) -> Optional[List[Any]]:
         python = [arguments.executable or sys.executable, "-m", "horovod.runner.run_task"]
         process = start([hvdrun, *words, *_tied(), *exchange.words, *passed, *python], {**os.environ, **exchange.environment})
         code, last_words = run_to_end(process, exchange.take)
-        if code == _USAGE and _HAS_RUN not in last_words:  # else it is a rank's own code
+        if _is_refused(code, last_words):
             raise ValueError(last_words.strip())
         if not elastic:
             replies = [exchange.result(rank) for rank in range(arguments.num_proc)]
             return results_of("horovod.run", replies, code, last_words)
     least = arguments.min_num_proc or arguments.num_proc
     return elastic_results_of("horovod.run", exchange.results(), least, code, last_words)[:least]
+
+
+def _is_refused(code: int, last_words: str) -> bool:
+    """Returns whether hvdrun refuses what it was asked for, or lacks the launcher that it was asked for."""
+    if _HAS_RUN in last_words:
+        return False  # it is a rank's own code
+    return code == _USAGE or code == _NOT_STARTED and "could not be started: --launcher " in last_words
 
 
 def elastic_results_of(who: str, replies: List[bytes], least: int, code: int, last_words: str) -> List[Any]:
