@@ -244,7 +244,7 @@ Result<int> print_plan(const CliOptions& options) {
   launch::JobSpec spec = options.job;
   spec.tells_place = !is_custom;
   spec.gpus = is_custom ? launch::GpuMode::kNone : spec.gpus;
-  spec.cwd = options.file && !options.file->job.is_native ? options.file->temp() : spec.cwd;
+  spec.cwd = options.file && !options.file->starts_in_folder() ? options.file->temp() : spec.cwd;
   const launch::JobView view{placement, agents, views};
   const auto starts = launch::make_start_messages(
       spec, view, "<made at start>", "<made at start>",

@@ -53,7 +53,8 @@ Result<std::optional<FoundJob>> find_again(const FoundJob& job, const Fd& hvdrun
     if (deadline.has_passed()) {
       return Error(Code::kTimeout, "job " + job.job.id + " has not answered for " + duration_text(patience) +
                                        ", and its hvdrun (pid " + std::to_string(job.job.pid) +
-                                       ") still runs: it waits for who reads the job's output, or for hosts to start " +
+                                       ") still runs: it waits for who reads the job's output, cleans up after it, or "
+                                       "waits for hosts to start " +
                                        "the job anew");
     }
   }

@@ -328,6 +328,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   for (const auto& [name, value] : options.job.user_env) {
     run.overridden.insert_or_assign(name, value);
   }
+  run.is_synced = !options.job.sync_dir.empty();
   HVD_TRY(name_run(options.command, flags.job_uuid, run));
   options.job.name = file.name;
   options.job.uuid = flags.job_uuid;

@@ -104,7 +104,7 @@ std::string volumes(const JobRun& run, const char* flag) {
     text += mount.file_system ? "" : volume(mount.directory);  // what is mounted lies in the run's folder
   }
   text += std::string(" ${HVD_AGENT_SOCKET:+") + flag + " \"${HVD_AGENT_SOCKET%/*}:${HVD_AGENT_SOCKET%/*}\"}";
-  return text + (run.job.is_native ? std::string(" ") + flag + " \"$PWD:$PWD\"" : "");
+  return text + (run.starts_in_folder() ? std::string(" ") + flag + " \"$PWD:$PWD\"" : "");
 }
 
 // Network and process ids are the host's. Ranks meet on the host's network, and a process with number 1 would ignore
@@ -123,7 +123,7 @@ std::string oci_run(const JobRun& run, ContainerStep step, int number, const std
   } else {
     text += " --ipc host";
   }
-  return text + volumes(run, "-v") + (run.job.is_native ? " -w \"$PWD\"" : "") + " " + image;
+  return text + volumes(run, "-v") + (run.starts_in_folder() ? " -w \"$PWD\"" : "") + " " + image;
 }
 
 }  // namespace

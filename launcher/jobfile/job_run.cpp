@@ -217,7 +217,7 @@ std::optional<std::string> script_here(const JobRun& run, const std::string& cwd
     return std::nullopt;
   }
   const bool is_relative = !script.starts_with('/') && !script.starts_with('$');
-  if (is_relative && (!run.job.is_native || script.find('$') != std::string::npos)) {
+  if (is_relative && (!run.starts_in_folder() || script.find('$') != std::string::npos)) {
     return std::nullopt;
   }
   return is_relative ? std::optional(cwd + "/" + script) : directory_here(run, script);

@@ -34,6 +34,7 @@ struct JobRunOptions {
   std::string uuid;  // part of the paths of its files
   ContainerChoice container = ContainerChoice::kAuto;
   std::map<std::string, std::string, std::less<>> overridden;  // variables that -x sets, which win over the file's
+  bool is_synced = false;                                      // the nodes get hvdrun's working directory (--sync)
 };
 
 struct JobRun {
@@ -46,6 +47,8 @@ struct JobRun {
   std::string kept_at;          // the same as this machine sees it, if it has the mounts too
   std::string shared_in_mount;  // empty: no mount is known to be the same on all nodes
 
+  // True where the job's processes start in hvdrun's working directory, or in the copy of it; else they do in temp().
+  [[nodiscard]] bool starts_in_folder() const { return job.is_native || options.is_synced; }
   [[nodiscard]] std::string mount_root() const { return root + "/mounts"; }
   [[nodiscard]] std::string cluster_mount_root() const { return root + "/cluster"; }
   // Returns the path at which a process finds the mount.
@@ -67,7 +70,7 @@ Result<JobRun> make_job_run(JobFile job, JobLayout layout, JobRunOptions options
 // know it, or it ends with the run.
 std::optional<std::string> directory_here(const JobRun& run, const std::string& text);
 
-// Returns where a node that is this machine has the script that the ranks run, which native files name below `cwd` too.
+// Returns where a node that is this machine has the script that the ranks run, which may be named below `cwd` too.
 // nullopt: only a shell or a container knows, or there is no script.
 std::optional<std::string> script_here(const JobRun& run, const std::string& cwd);
 

@@ -116,7 +116,7 @@ std::string command_text(const std::string& command) {
 
 // Checks the folder with a command of our own, because the text that follows is the user's, and so are its errors.
 std::string enter_folder(const JobRun& run) {
-  return run.job.is_native ? "" : "cd -- " + quoted_word(run.temp()) + " || exit 242\n";
+  return run.starts_in_folder() ? "" : "cd -- " + quoted_word(run.temp()) + " || exit 242\n";
 }
 
 // jobPreparation may have added to ~/.bashrc what the program needs. With PS1 set, bash gets past the line with which

@@ -21,19 +21,16 @@
 #include "launcher/steps/file_programs.h"
 #include "launcher/steps/job_hosts.h"
 #include "launcher/steps/job_step.h"
+#include "launcher/steps/node_steps.h"
 #include "launcher/steps/slurm_requeue.h"
 #include "launcher/steps/step_engine.h"
 #include "launcher/steps/step_log.h"
+#include "launcher/steps/step_tree.h"
 #include "launcher/transport/rank_limits.h"
 #include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
 namespace {
-
-// These limit the removal of a run's folders, for which the user has to wait: reaching the nodes, and removing a
-// million files.
-constexpr Duration kCleanUpStartTime = std::chrono::seconds(10);
-constexpr Duration kCleanUpTime = std::chrono::seconds(60);
 
 std::int64_t now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -57,6 +54,7 @@ class FileJob {
     ranks_ = run_.layout.rank_placement();
     nodes_ = run_.layout.node_placement();
     HVD_TRY(find_place_for_output());
+    job_.kept_dir = kept_at_;
     if (observer_ != nullptr) {
       HVD_TRY(observer_->on_output(kept_at_, run_));
       HVD_TRY(observer_->on_preparing());
@@ -192,35 +190,8 @@ class FileJob {
     return files;
   }
 
-  // Returns the settings that all steps on nodes, rather than of ranks, share.
-  [[nodiscard]] JobSpec node_step() const {
-    JobSpec spec = job_;
-    spec.sync_back.clear();  // what ranks make comes home after them
-    spec.hosts.clear();
-    spec.slots_from.clear();
-    spec.size = nodes_.size;
-    if (spec.launcher == LauncherKind::kMpi) {
-      spec.launcher = LauncherKind::kOwn;
-    }
-    spec.tells_place = false;
-    spec.gpus = GpuMode::kNone;
-    spec.bind = BindMode::kNone;
-    spec.input = InputMode::kNone;
-    spec.output_dir.clear();
-    spec.gather = false;
-    spec.shown_ranks = {};  // these steps have ranks of their own
-    // No node joins or is done without in these steps.
-    spec.discovery = {};
-    spec.restart_limit = 0;
-    spec.least_ranks = 0;
-    if (!run_.job.is_native) {
-      spec.cwd = "/";
-    }
-    return spec;
-  }
-
   Result<int> prepare(StepMemory& memory) {
-    JobSpec spec = node_step();
+    JobSpec spec = preparation_settings(job_, run_, nodes_.size);
     for (const std::string& id : run_.layout.ids) {
       spec.labels.push_back("prep " + id);
     }
@@ -251,6 +222,7 @@ class FileJob {
     words.is_silent = true;
     words.is_per_node = true;
     JobStep step{spec, nodes_, programs, reporter_with(memory, words)};
+    step.tree = [this] { return tree_of(job_); };
     step.is_to_be_requeued = &is_to_be_requeued_;
     step.records = &*records_;
     step.name = "preparation";
@@ -266,7 +238,7 @@ class FileJob {
       spec.tells_place = false;
       spec.gpus = GpuMode::kNone;
     }
-    if (!run_.job.is_native) {
+    if (!run_.starts_in_folder()) {
       spec.cwd = run_.temp();
     }
     for (int rank = 0; rank < run_.layout.size(); ++rank) {
@@ -277,7 +249,6 @@ class FileJob {
         spec.kept_files.push_back({process_file(run_, rank, false), process_file(run_, rank, true)});
       }
     }
-    spec.kept_dir = kept_at_;
     const auto programs = [this](const JobView& view) { return programs_of(run_, facts_, view); };
     StepWords words;
     words.name = "job";
@@ -287,13 +258,15 @@ class FileJob {
       }
     }
     JobStep step{spec, ranks_, programs, reporter_with(memory, words)};
+    step.tree = [this] { return tree_of(job_); };
     step.late_programs = [this, &memory](const Placement& placement, const std::map<int, NodeView>& views, int node,
                                          StartMessage& start) { join(placement, views, node, memory, start); };
     step.is_to_be_requeued = &is_to_be_requeued_;
     step.records = &*records_;
-    if (observer_ != nullptr) {
-      step.host_source = [this](EventLoop& loop) { return observer_->host_source(loop); };
-    }
+    step.host_source = [this](EventLoop& loop) {
+      auto source = observer_ != nullptr ? observer_->host_source(loop) : nullptr;
+      return source != nullptr ? std::move(source) : host_source_of(loop, job_);  // as before the ranks, by job_.cwd
+    };
     return run_step_(step);
   }
 
@@ -320,7 +293,7 @@ class FileJob {
     }
     prepared_.insert(node);
     memory.say(node, "Executing 'job' on " + run_.layout.nodes[static_cast<std::size_t>(node)].name + ", which joins");
-    if (!run_.job.is_native) {
+    if (!run_.starts_in_folder()) {
       start.cwd = "/";  // the job's folder is made by the ranks
     }
     const std::string& socket = views.at(node).ready.socket_path;
@@ -398,14 +371,7 @@ class FileJob {
   void run_in_silence(const HostList& hosts, const std::vector<int>& nodes,
                       const std::function<std::string(JobTexts&)>& script, StepMemory& memory) const {
     const Placement placement = place(hosts, static_cast<int>(hosts.size())).value();
-    JobSpec spec = node_step();
-    spec.size = placement.size;
-    spec.cwd = "/";
-    spec.quiet = true;
-    spec.json_events = false;
-    spec.shows_ranks = true;
-    spec.timeout = kCleanUpTime;
-    spec.start_timeout = std::min(spec.start_timeout, kCleanUpStartTime);
+    const JobSpec spec = clean_up_settings(job_, placement.size);
     const auto programs = [&](const JobView& view) {
       std::vector<RankProgram> all;
       for (int rank = 0; rank < placement.size; ++rank) {

@@ -33,7 +33,8 @@ Result<int> run_step(const JobStep& step) {
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone becomes an error of write(2), which stops the job
   ::signal(SIGXFSZ, SIG_IGN);  // as does a file that grows beyond ulimit -f
   HVD_TRY(allow_files_for(job, agents_of(job, step.placement)));
-  HVD_TRY_ASSIGN(std::optional<Tree> tree, tree_of(job));  // before signals wait for the loop
+  // before signals wait for the loop
+  HVD_TRY_ASSIGN(std::optional<Tree> tree, step.tree ? step.tree() : tree_of(job));
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;

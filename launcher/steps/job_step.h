@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
@@ -12,6 +13,7 @@
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_reporter.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/tree/tree_scan.h"
 #include "runtime/base/result.h"
 #include "runtime/io/event_loop.h"
 
@@ -35,6 +37,8 @@ struct JobStep {
   const char* name = "job";       // of the step, in the records
   // What is known of the hosts, as of some that have failed; null: nothing.
   const HostOffers* offers = nullptr;
+  // Returns the folder that the nodes get, where the whole job knows more of it than the step; empty: what `job` says.
+  std::function<Result<std::optional<Tree>>()> tree{};
 };
 
 // Returns hvdrun's exit code. Its event loop, and everything registered with it, ends when it returns.

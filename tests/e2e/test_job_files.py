@@ -402,6 +402,19 @@ def test_a_single_program_of_a_command_line_is_the_rank_itself(place):
     assert done.returncode == 139 and "SIGSEGV" in done.stderr, done.stderr
 
 
+def test_a_discovery_script_is_found_in_the_working_directory_as_long_as_the_job_runs(place):
+    # Ranks of Batch AI's form start in another folder.
+    file = place.write('{"properties": {"minNodes": 1, "maxNodes": 2, "nodeCount": 1, "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_TEMP", '
+                       '"horovodSettings": {"pythonScriptFilePath": "x.py", "processCount": 1}}}', "job.json")
+    asked = place.path / "asked"
+    (place.path / "offers").write_text(f"#!/bin/sh\necho >>{asked}\necho localhost\n")
+    (place.path / "offers").chmod(0o755)
+    place.program("python", f"#!/bin/sh\nuntil [ $(wc -l <{asked}) -gt 4 ]; do sleep 0.05; done\n")
+    words = ["--host-discovery-script", "./offers", "--discovery-interval", "0.1"]
+    done = hvdrun("-f", file, *words, env=place.env, cwd=place.path)
+    assert done.returncode == 0 and "offers" not in done.stderr, done.stderr
+
+
 def test_brain_script_is_run_by_cntk(place):
     place.program("cntk", "#!/bin/sh\necho cntk \"$@\"\n")
     file = place.write('{"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/work", "cntkSettings": '

@@ -69,6 +69,17 @@ def test_metrics_tell_what_ranks_use_while_they_run_and_how_they_ended(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir() if entry.suffix == ".new"] == []
 
 
+def test_the_last_metrics_of_a_job_file_are_those_of_its_ranks_and_not_of_cleaning_up(tmp_path):
+    path, file = tmp_path / "job.prom", tmp_path / "job.yaml"
+    file.write_text(f"processCount: 2\nprepare: 'true'\ncommand: echo line; exit 3\noutput: {tmp_path}\n")
+    done = hvdrun("-f", file, "-H", "localhost", "--metrics", path)
+    assert done.returncode == 3, done.stderr
+    last = path.read_text()
+    assert value_of(last, "hvdrun_ranks", state="failed") == 2, last
+    assert value_of(last, "hvdrun_ranks", state="ended") == 0, last
+    assert value_of(last, "hvdrun_rank_output_lines_total", rank=1) is not None, last
+
+
 def test_a_host_that_was_never_reached_is_not_connected(tmp_path):
     path = tmp_path / "job.prom"
     done = hvdrun("--metrics", path, "-H", "localhost,gone", "--rsh", "false", "true")

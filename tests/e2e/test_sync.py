@@ -13,6 +13,7 @@ import time
 import pytest
 
 from hvdrun import HVDRUN, env_with, hvdrun, read_until, replace_hosts, start, wait_until_gone
+from job_files import left_folders
 from lab import wait_until
 from patience import PATIENCE
 from ways import EXECUTES
@@ -133,15 +134,42 @@ def test_on_the_launchers_own_machine_ranks_run_in_the_folder_itself(project, tm
     assert not (tmp_path / "cache" / "hvdrun").exists()
 
 
-def test_a_job_file_runs_in_the_copy_too(project, tmp_path):
-    (project / "job.yaml").write_text(
-        "nodeCount: 2\nprocessCount: 2\ncommand: pwd; cat src/deep/module.py\n"
-        f"output: {tmp_path}/output\nprepare: cat src/deep/module.py\n"
-    )
-    done = sync(project, "-f", "job.yaml", cache=tmp_path / "cache")
+NATIVE = """nodeCount: 2
+processCount: 2
+script: train.py
+python: python3
+output: {output}
+prepare: cat src/deep/module.py; ! ls out 2>/dev/null
+"""
+BATCHAI = """{{"properties": {{"nodeCount": 2, "stdOutErrPathPrefix": "{output}",
+"horovodSettings": {{"pythonScriptFilePath": "train.py", "pythonInterpreterPath": "python3", "processCount": 2}},
+"jobPreparation": {{"commandLine": "cat src/deep/module.py; ! ls out 2>/dev/null"}}}}}}
+"""
+
+
+@pytest.mark.parametrize("name, form", [("job.yaml", NATIVE), ("job.json", BATCHAI)])
+def test_a_job_file_runs_in_the_copy_too_and_leaves_nothing(project, tmp_path, name, form):
+    before = left_folders()
+    (project / name).write_text(form.format(output=tmp_path / "output"))
+    (project / "out").mkdir()
+    (project / "out" / "old").write_text("of an earlier job, and brought to no step of this one")
+    done = sync(project, "-f", name, "--output-filename", "out", cache=tmp_path / "cache")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("/files\n") == 2
-    assert done.stdout.count("x = 1\n") == 4  # preparation runs there too
+    assert done.stdout.count("x = 1\n") == 2  # preparation runs there too
+    assert "cleaning up" not in done.stderr and "--sync" not in done.stderr, done.stderr
+    wait_until(lambda: left_folders() <= before, "a folder is left")  # those of other tests come and go
+
+
+@pytest.mark.parametrize("name, form", [("job.yaml", NATIVE), ("job.json", BATCHAI)])
+def test_where_nothing_is_copied_a_job_file_runs_in_the_folder_itself_and_leaves_nothing(project, tmp_path, name, form):
+    before = left_folders()
+    (project / name).write_text(form.format(output=tmp_path / "output"))
+    done = hvdrun("--sync", "--no-tags", "-f", name, "-H", "localhost,127.0.0.1", cwd=project,
+                  env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert (done.returncode, done.stdout.count(f"{project}\n")) == (0, 2), done.stderr
+    assert "cleaning up" not in done.stderr and "--sync" not in done.stderr, done.stderr
+    wait_until(lambda: left_folders() <= before, "a folder is left")
 
 
 def test_a_node_that_cannot_keep_the_files_ends_the_job_before_a_rank_runs(project, tmp_path):

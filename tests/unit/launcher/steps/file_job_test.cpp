@@ -1,6 +1,8 @@
 // launcher/steps/file_job: which steps a job file's job takes, and where it cleans up, without a process.
 #include "launcher/steps/file_job.h"
 
+#include <signal.h>
+
 #include <deque>
 #include <memory>
 #include <string>
@@ -43,7 +45,8 @@ struct Steps {
     if (!ends.empty()) {
       ends.pop_front();
     }
-    timeouts.push_back(step.job.timeout);
+    settings.push_back(step.job);
+    has_tree.push_back(step.tree != nullptr);
     if (!end.is_reached) {
       take("nothing on " + hosts);
       return Error(Code::kLostPeer, "no node is there");
@@ -112,7 +115,8 @@ struct Steps {
 
   std::deque<End> ends{};
   std::string taken{};
-  std::vector<Duration> timeouts{};
+  std::vector<JobSpec> settings{};  // of each step
+  std::vector<bool> has_tree{};
 };
 
 class Refusing final : public FileJobObserver {
@@ -131,7 +135,7 @@ class Refusing final : public FileJobObserver {
   std::vector<std::string> lost;
 };
 
-Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, Duration timeout = {}) {
+Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, JobSpec job = {}) {
   const test::ScratchDir folder;
   auto loaded = parse_job_file(
       "properties: {nodeCount: 2, customToolkitSettings: {commandLine: python train.py}, "
@@ -147,11 +151,9 @@ Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, Duration time
   options.uuid = "uuid";
   auto made = make_job_run(std::move(file), std::move(layout).value(), options);
   REQUIRE_MESSAGE(made.ok(), made.error().message());
-  JobSpec job;
   job.hosts = made.value().layout.nodes;
   job.size = made.value().layout.size();
   job.quiet = true;
-  job.timeout = timeout;
   return run_file_job({job, std::move(made).value(), {}, folder.path()}, observer,
                       [&steps](const JobStep& step) { return steps.run(step); });
 }
@@ -245,11 +247,63 @@ TEST_CASE("an observer that refuses ends the job before its processes, and what 
 
 TEST_CASE("the job's time limit counts from its beginning, and cleaning up has its own") {
   Steps steps;
-  CHECK(run(steps, nullptr, 100s).value() == 0);
-  REQUIRE(steps.timeouts.size() == 3);
-  CHECK(steps.timeouts[0] == 100s);
-  CHECK((steps.timeouts[1] > 50s && steps.timeouts[1] <= 100s));
-  CHECK(steps.timeouts[2] == 60s);
+  JobSpec job;
+  job.timeout = 100s;
+  CHECK(run(steps, nullptr, job).value() == 0);
+  REQUIRE(steps.settings.size() == 3);
+  CHECK(steps.settings[0].timeout == 100s);
+  CHECK((steps.settings[1].timeout > 50s && steps.settings[1].timeout <= 100s));
+  CHECK(steps.settings[2].timeout == 60s);
+}
+
+TEST_CASE("what a step on nodes is told of the job is what it needs, and cleaning up needs least") {
+  Steps steps;
+  JobSpec job;
+  job.environment = {"PATH=/bin"};
+  job.user_env = {{"PATH", "/opt"}};
+  job.ssh_port = 2222;
+  job.rsh_command = "rsh {host}";
+  job.hidden = {"s3cr3t"};
+  job.interfaces = {"eth0"};
+  job.sync_dir = ".";
+  job.sync_back = {"*.pt"};
+  job.metrics_file = "job.prom";
+  job.metrics_place.socket = "/run/metrics";
+  job.live_dir = "/run/live";
+  job.stall_after = 1s;
+  job.is_silence_a_stall = true;
+  job.excludes_failed_hosts = true;
+  job.input = InputMode::kAll;
+  job.output_dir = "out";
+  CHECK(run(steps, nullptr, job).value() == 0);
+  REQUIRE(steps.settings.size() == 3);
+  CHECK(steps.has_tree == std::vector<bool>{true, true, false});
+  for (const JobSpec& each : steps.settings) {  // how nodes are reached
+    CHECK(each.environment == job.environment);
+    CHECK(each.user_env == job.user_env);
+    CHECK(each.ssh_port == 2222);
+    CHECK(each.rsh_command == job.rsh_command);
+    CHECK(each.hidden == job.hidden);
+  }
+  for (const std::size_t step : {0U, 2U}) {  // what only ranks have
+    const JobSpec& each = steps.settings[step];
+    CHECK(each.cwd == "/");
+    CHECK(each.sync_back.empty());
+    CHECK(each.stall_after == Duration::zero());
+    CHECK_FALSE(each.is_silence_a_stall);
+    CHECK_FALSE(each.excludes_failed_hosts);
+    CHECK_FALSE(each.tells_place);
+    CHECK(each.input == InputMode::kNone);
+    CHECK(each.output_dir.empty());
+    const bool is_shown = step == 0;  // who watches the job sees its preparation, and no more when it has ended
+    CHECK(each.metrics_file.empty() != is_shown);
+    CHECK(each.metrics_place.is_on() == is_shown);
+    CHECK(each.live_dir.empty() != is_shown);
+    CHECK(each.sync_dir.empty() != is_shown);
+    CHECK(each.interfaces.empty() != is_shown);
+  }
+  CHECK(steps.settings[1].output_dir == "out");
+  CHECK(steps.settings[1].metrics_file == "job.prom");
 }
 
 }  // namespace hvd::launch::file_job_test
