@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/options/job_settings.h"
+#include "launcher/job/hidden_texts.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/placement/placement.h"
@@ -63,15 +64,6 @@ std::string shown(const std::string& name, const std::string& value) {
   return name == "OMP_NUM_THREADS" ? "<cores / local size>" : value;
 }
 
-std::string masked(std::string text, const std::vector<std::string>& hidden) {
-  for (const std::string& secret : hidden) {
-    for (auto at = text.find(secret); at != std::string::npos; at = text.find(secret, at + 3)) {
-      text.replace(at, secret.size(), "***");
-    }
-  }
-  return text;
-}
-
 bool is_secret(const CliOptions& options, const std::string& name) {
   const auto is_named = [&name](const launch::JobVariable& secret) { return secret.name == name; };
   return options.file && std::any_of(options.file->job.secrets.begin(), options.file->job.secrets.end(), is_named);
@@ -98,10 +90,10 @@ nlohmann::ordered_json file_json(const CliOptions& options, const launch::JobRun
   }
   json["container"] = run.job.container ? run.job.container->image : "";
   json["containerEngine"] = launch::container_word(run.options.container);
-  json["preparation"] = masked(run.job.preparation, options.job.hidden);
+  json["preparation"] = run.job.preparation;
   launch::JobTexts before("<made at start>");
   before.add(launch::set_up_script(run, facts, 0, before).value());
-  json["setUp"] = masked(before.joined(), options.job.hidden);
+  json["setUp"] = before.joined();
   launch::JobTexts after("<made at start>");
   if (launch::has_mounts_to_clean(run)) {
     after.add(launch::clean_mounts_script(run, after));
@@ -152,13 +144,11 @@ nlohmann::ordered_json plan_json(const CliOptions& options, const Placement& pla
       const StartMessage::Rank& start = *ranks[static_cast<std::size_t>(node.ranks[i].rank)];
       if (!start.argv.empty() && options.file) {
         rank["argv"] = start.argv;
-        rank["argv"].back() = masked(start.argv.back(), job.hidden);
-        rank["text"] = masked(launch::process_text(*options.file, node.ranks[i].rank).value(), job.hidden);
+        rank["text"] = launch::process_text(*options.file, node.ranks[i].rank).value();
       }
       for (const auto* list : {&start.env, &last}) {
         for (const auto& [name, value] : *list) {
-          const std::string text = masked(list == &last ? value : shown(name, value), job.hidden);
-          rank["env"][name] = is_secret(options, name) ? "***" : text;
+          rank["env"][name] = is_secret(options, name) ? "***" : list == &last ? value : shown(name, value);
         }
       }
       entry["ranks"].push_back(std::move(rank));
@@ -254,8 +244,9 @@ Result<int> print_plan(const CliOptions& options) {
     json["job"] = file_json(options, *options.file, facts);
     json.erase("argv");
   }
+  launch::mask_values(json, spec.hidden);
   for (const std::string& notice : options.notices) {
-    std::cerr << "hvdrun: " << notice << "\n";
+    std::cerr << "hvdrun: " << launch::masked(notice, spec.hidden) << "\n";
   }
   if (options.json) {
     // Replace what is not UTF-8 (an argument may hold any bytes) instead of throwing.

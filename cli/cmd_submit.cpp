@@ -10,6 +10,7 @@
 #include "cli/options/job_file_settings.h"
 #include "cli/options/job_settings.h"
 #include "cli/service_commands.h"
+#include "launcher/job/hidden_texts.h"
 #include "launcher/jobfile/job_file.h"
 #include "launcher/service/job_record.h"
 #include "launcher/service/scheduler.h"
@@ -105,7 +106,7 @@ Result<int> submit_job(const CliOptions& options) {
   HVD_TRY_ASSIGN(const CliOptions meant, on_first_nodes(options, cluster.cluster));
   const Flags& flags = meant.flags;
   for (const std::string& notice : meant.notices) {
-    std::cerr << "hvdrun: " << notice << "\n";
+    std::cerr << "hvdrun: " << masked(notice, meant.job.hidden) << "\n";
   }
   if (!meant.file->job.hosts.empty()) {
     std::cerr << "hvdrun: the job file's hosts have no effect: the job gets nodes of cluster " << cluster.cluster.name

@@ -15,6 +15,7 @@
 #include "cli/options/job_file_settings.h"
 #include "cli/options/job_settings.h"
 #include "cli/service_commands.h"
+#include "launcher/job/hidden_texts.h"
 #include "launcher/logs/rank_files.h"
 #include "launcher/process/own_process.h"
 #include "launcher/service/granted_nodes.h"
@@ -63,8 +64,9 @@ class SupervisedJob final : public FileJobObserver {
     HVD_CHECK(record_.max_nodes > 0 || record_.nodes.size() == static_cast<std::size_t>(record_.node_count));
     auto code = run_to_end();
     if (!code.ok()) {
-      std::cerr << "hvdrun: " << code.error().message() << "\n";
-      return failed(exit_code_of(code.error()), "JobLaunchFailed", code.error().message());
+      const std::string why = masked(code.error().message(), options_.job.hidden);
+      std::cerr << "hvdrun: " << why << "\n";
+      return failed(exit_code_of(code.error()), "JobLaunchFailed", why);
     }
     return end_of(code.value());
   }

@@ -11,6 +11,7 @@
 #include "cli/foreign/az_words.h"
 #include "cli/options/option_words.h"
 #include "cli/options/options.h"
+#include "launcher/job/hidden_texts.h"
 #include "launcher/process/inherited_signals.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/text_grid.h"
@@ -19,20 +20,22 @@
 
 namespace {
 
-int report(const hvd::Error& error, bool as_events) {
+// `hidden`: texts that are masked.
+int report(const hvd::Error& error, bool as_events, const std::vector<std::string>& hidden = {}) {
   const int code = hvd::launch::exit_code_of(error);
   if (!as_events) {
-    std::cerr << "hvdrun: " << hvd::launch::shown_lines(error.message()) << "\n";  // a node may have its part in it
+    // A node may have its part in it.
+    std::cerr << "hvdrun: " << hvd::launch::shown_lines(hvd::launch::masked(error.message(), hidden)) << "\n";
     return code;
   }
-  for (const std::string& line : hvd::launch::json_refusal(error, code, std::chrono::system_clock::now)) {
+  for (const std::string& line : hvd::launch::json_refusal(error, code, std::chrono::system_clock::now, hidden)) {
     std::cerr << line << "\n";
   }
   return code;
 }
 
-int code_of(const hvd::Result<int>& outcome, bool as_events) {
-  return outcome.ok() ? outcome.value() : report(outcome.error(), as_events);
+int code_of(const hvd::Result<int>& outcome, bool as_events, const std::vector<std::string>& hidden = {}) {
+  return outcome.ok() ? outcome.value() : report(outcome.error(), as_events, hidden);
 }
 
 using Words = std::vector<std::string>;
@@ -113,7 +116,7 @@ int dispatch(Words words) {
   if (!options.status_file.empty()) {
     hvd::cli::forget_status(options.status_file);
   }
-  const int code = code_of(hvd::cli::run_job(options), options.json);
+  const int code = code_of(hvd::cli::run_job(options), options.json, options.job.hidden);
   if (!options.status_file.empty()) {
     hvd::cli::write_status(options.status_file, code);
   }

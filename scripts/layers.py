@@ -48,7 +48,7 @@ EDGES = {
     "launcher/service/job_store.cpp": ["launcher/state", BASE],
     "launcher/process": [IO, BASE],
     "launcher/post_mortem": ["launcher/process", BASE],
-    "launcher/logs": [IO, BASE],
+    "launcher/logs": ["launcher/job", IO, BASE],
     # What launcher, agent, relay and rank say to each other.
     "launcher/wire": ["launcher/process", BASE, "runtime/rendezvous"],
     # What a running job answers to other commands of its user.

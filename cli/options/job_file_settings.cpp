@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "cli/options/engine_settings.h"
 #include "cli/options/job_settings.h"
 #include "launcher/job/config_mounts.h"
+#include "launcher/job/hidden_texts.h"
 #include "launcher/job/host_list.h"
 #include "launcher/job/nearest_name.h"
 #include "launcher/jobfile/mount_command.h"
@@ -125,18 +125,7 @@ Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobS
     job.gpus = gpu_mode_of(file.gpus);
   }
   job.argv = {"bash"};
-  for (const std::string& text : file.hidden) {
-    std::istringstream lines(text);  // output is masked line by line, so a secret is too
-    for (std::string line; std::getline(lines, line);) {
-      job.hidden.push_back(line);
-    }
-  }
-  // Shorter texts would hide parts of ordinary words. The longest come first, since one may be the beginning of
-  // another.
-  constexpr std::size_t kShortest = 4;
-  std::erase_if(job.hidden, [](const std::string& text) { return text.size() < kShortest; });
-  std::sort(job.hidden.begin(), job.hidden.end(),
-            [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
+  job.hidden = launch::hidden_texts(file.hidden);
   return {};
 }
 

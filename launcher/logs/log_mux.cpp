@@ -5,6 +5,8 @@
 
 #include <time.h>
 
+#include "launcher/job/hidden_texts.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -111,16 +113,6 @@ void LogMux::finish(int rank, bool is_error) {
   schedule_flush();
 }
 
-std::string LogMux::masked(std::string_view line) const {
-  std::string shown(line);
-  for (const std::string& secret : options_.hidden) {
-    for (auto at = shown.find(secret); at != std::string::npos; at = shown.find(secret, at + 3)) {
-      shown.replace(at, secret.size(), "***");
-    }
-  }
-  return shown;
-}
-
 void LogMux::take(int rank, bool is_error, std::string_view line, bool is_last) {
   if (is_error && sink_.on_sign) {
     const FailureSigns::Sign sign = ranks_[static_cast<std::size_t>(rank)].signs.on_line(line);
@@ -131,7 +123,7 @@ void LogMux::take(int rank, bool is_error, std::string_view line, bool is_last) 
   if (options_.hidden.empty()) {
     take_shown(rank, is_error, line, is_last);
   } else {
-    take_shown(rank, is_error, masked(line), is_last);
+    take_shown(rank, is_error, masked(line, options_.hidden), is_last);
   }
 }
 
@@ -223,14 +215,14 @@ void LogMux::update_bar_with_partial(int rank, bool is_error) {
   if (rows_->is_live(is_error) && (rows_->has_bar(rank, is_error) || is_question || partial.ends_with('\r'))) {
     partial = partial.substr(0, partial.find_last_not_of('\r') + 1);
     if (!partial.empty()) {
-      rows_->set_bar(rank, is_error, masked(partial));
+      rows_->set_bar(rank, is_error, masked(partial, options_.hidden));
     }
   }
 }
 
-void LogMux::show_status(std::string status) {
+void LogMux::show_status(const std::string& status) {
   if (options_.live && stream(true).is_terminal()) {
-    rows_->show_status(std::move(status));
+    rows_->show_status(masked(status, options_.hidden));
   }
 }
 
@@ -290,7 +282,7 @@ const std::string& LogMux::stamp() {
 void LogMux::say(std::string_view line) {
   ConsoleStream& out = stream(true);
   ++shown_;
-  out.write((out.is_amid_line() ? "\n" : "") + masked(line) + "\n");
+  out.write((out.is_amid_line() ? "\n" : "") + masked(line, options_.hidden) + "\n");
   schedule_flush();
 }
 

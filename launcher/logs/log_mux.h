@@ -90,7 +90,7 @@ class LogMux {
   void say(std::string_view line);
   // Shows, on a terminal, a row below the lines that says what is under way; empty: none. It is redrawn a few times a
   // second at most, so a status that is replaced before that is never seen.
-  void show_status(std::string status);
+  void show_status(const std::string& status);
   // Removes all rows below the lines at once, for as long as the terminal belongs to somebody else; show_rows() draws
   // them again.
   void hide_rows();
@@ -136,8 +136,6 @@ class LogMux {
 
   // Takes a line, or a part without newline: a piece of an overlong line, or the last one (`is_last`).
   void take(int rank, bool is_error, std::string_view line, bool is_last);
-  // Returns the line with hidden texts replaced.
-  [[nodiscard]] std::string masked(std::string_view line) const;
   void take_shown(int rank, bool is_error, std::string_view line, bool is_last);
   // Writes it to the files: the bytes as they are, or where there is something before them, as a whole line.
   void keep(int rank, bool is_error, std::string_view bytes, std::string_view line);

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 #include <time.h>
 
+#include "launcher/job/hidden_texts.h"
 #include "launcher/report/summary.h"
 #include "launcher/report/traceback.h"
 #include "launcher/transport/transport_choice.h"
@@ -36,7 +38,17 @@ Json event(const char* name, const TimeOfDay& time) {
   return json;
 }
 
-std::string line_of(const Json& json) {
+// Names and texts of an event come from the user, from ranks and from nodes, but for these.
+bool is_own_word(const std::string& key) {
+  return key == "event" || key == "time" || key == "level";
+}
+
+std::string line_of(Json json, const std::vector<std::string>& hidden) {
+  for (auto& [key, value] : json.items()) {
+    if (!is_own_word(key)) {
+      mask_values(value, hidden);
+    }
+  }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -117,7 +129,7 @@ Lines JsonReporter::lines_of(const news::Begun& begun) const {
     entry["ranks"] = ranks_of(node);
     json["nodes"].push_back(std::move(entry));
   }
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::NodeReady& ready) const {
@@ -126,7 +138,7 @@ Lines JsonReporter::lines_of(const news::NodeReady& ready) const {
   json["agent_pid"] = ready.ready.pid;
   json["cores"] = ready.ready.cores.size();
   json["gpus"] = ready.ready.gpus.size();
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::NodeAway& gone) const {
@@ -134,14 +146,14 @@ Lines JsonReporter::lines_of(const news::NodeAway& gone) const {
   put_node(json, placement_, gone.node);
   json["message"] = gone.why.message();
   json["patience_seconds"] = rounded_seconds(gone.patience);
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::NodeBack& back) const {
   Json json = event("node_back", time_);
   put_node(json, placement_, back.node);
   json["away_seconds"] = rounded_seconds(back.away);
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::NodeLost& lost) const {
@@ -149,21 +161,21 @@ Lines JsonReporter::lines_of(const news::NodeLost& lost) const {
   put_node(json, placement_, lost.node);
   json["message"] = lost.why.message();
   json["ranks"] = ranks_of(placement_.nodes[static_cast<std::size_t>(lost.node)]);
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::RankStarted& started) const {
   Json json = event("rank_started", time_);
   put_rank(json, placement_, started.rank);
   json["pid"] = started.pid;
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::RankEnded& ended) const {
   Json json = event("rank_ended", time_);
   put_rank(json, placement_, ended.rank);
   put_status(json, ended.status, ended.detail);
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::RankRestarted& restarted) const {
@@ -172,7 +184,7 @@ Lines JsonReporter::lines_of(const news::RankRestarted& restarted) const {
   json["message"] = restarted.cause;
   json["restart"] = restarted.number;
   json["limit"] = restarted.limit;
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::AllRestarted& restarted) const {
@@ -184,7 +196,7 @@ Lines JsonReporter::lines_of(const news::AllRestarted& restarted) const {
   json["message"] = text;
   json["restart"] = restarted.number;
   json["limit"] = restarted.limit;
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::GenerationFormed& formed) const {
@@ -194,14 +206,14 @@ Lines JsonReporter::lines_of(const news::GenerationFormed& formed) const {
   json["newcomers"] = formed.generation.newcomers;
   json["released"] = formed.generation.released;
   json["seconds"] = std::chrono::duration<double>(formed.pause).count();
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::NodeJoining& joining) const {
   Json json = event("node_joining", time_);
   put_node(json, placement_, joining.node);
   json["ranks"] = ranks_of(placement_.nodes[static_cast<std::size_t>(joining.node)]);
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const Note& note) const {
@@ -211,21 +223,21 @@ Lines JsonReporter::lines_of(const Note& note) const {
     put_node(json, placement_, note.node);
   }
   json["message"] = note.text;
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::EngineLine& said) const {
   Json json = event("engine_line", time_);
   json["engine"] = said.engine;
   json["message"] = said.line;
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::Failing& failing) const {
   Json json = event("rank_failing", time_);
   put_rank(json, placement_, failing.cause.rank);
   json["message"] = failing.cause.lines.front();
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const Failure& failure) const {
@@ -241,11 +253,11 @@ Lines JsonReporter::lines_of(const Failure& failure) const {
     json["frame"] = traceback ? Json(traceback->frame) : Json();
     json["kept_in"] = failure.kept_in;
   }
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 Lines JsonReporter::lines_of(const news::Refused& refused) const {
-  return json_refusal(refused.why, refused.exit_code, time_);
+  return json_refusal(refused.why, refused.exit_code, time_, spec_.hidden);
 }
 
 Lines JsonReporter::lines_of(const news::Ended& ended) const {
@@ -257,28 +269,29 @@ Lines JsonReporter::lines_of(const news::Ended& ended) const {
   if (ended.restarts > 0) {
     json["restarts"] = ended.restarts;
   }
-  return {line_of(json)};
+  return {line_of(std::move(json), spec_.hidden)};
 }
 
 std::string JsonReporter::status() const {
   return "";
 }
 
-Lines json_refusal(const Error& why, int exit_code, const TimeOfDay& time) {
+Lines json_refusal(const Error& why, int exit_code, const TimeOfDay& time, const std::vector<std::string>& hidden) {
   Json failure = event("failure", time);
   failure["causes"] = Json::array({why.message()});
   failure["exit_code"] = exit_code;
   Json end = event("job_ended", time);
   end["exit_code"] = exit_code;
   end["seconds"] = 0.0;
-  return {line_of(failure), line_of(end)};
+  return {line_of(std::move(failure), hidden), line_of(std::move(end), hidden)};
 }
 
-std::string json_log_line(LogLevel level, std::string_view message, const TimeOfDay& time) {
+std::string json_log_line(LogLevel level, std::string_view message, const TimeOfDay& time,
+                          const std::vector<std::string>& hidden) {
   Json json = event("log", time);
   json["level"] = level_name(level);
   json["message"] = message;
-  return line_of(json);
+  return line_of(std::move(json), hidden);
 }
 
 }  // namespace hvd::launch

@@ -2,7 +2,8 @@
 // the events and their fields, which are stable: new ones may be added.
 //
 // A line is always valid UTF-8 and holds no newline. Bytes that are not UTF-8 in a name, an argument or a rank's last
-// lines are replaced by U+FFFD. Thread: loop only.
+// lines are replaced by U+FFFD. The job's hidden texts are masked: lines are kept in its records too (page/). Thread:
+// loop only.
 #pragma once
 
 #include <chrono>
@@ -54,9 +55,10 @@ class JsonReporter final : public JobReporter {
   const TimeOfDay time_;
 };
 
-// Reports a job that ended before there was a reporter, with the lines of news::Refused.
-Lines json_refusal(const Error& why, int exit_code, const TimeOfDay& time);
+// Reports a job that ended before there was a reporter, with the lines of news::Refused. `hidden`: as the job's.
+Lines json_refusal(const Error& why, int exit_code, const TimeOfDay& time, const std::vector<std::string>& hidden);
 // Returns one of hvdrun's own diagnostics as the event "log".
-std::string json_log_line(LogLevel level, std::string_view message, const TimeOfDay& time);
+std::string json_log_line(LogLevel level, std::string_view message, const TimeOfDay& time,
+                          const std::vector<std::string>& hidden);
 
 }  // namespace hvd::launch

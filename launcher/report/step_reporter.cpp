@@ -9,6 +9,7 @@
 
 #include <time.h>
 
+#include "launcher/job/hidden_texts.h"
 #include "runtime/base/fd.h"
 
 namespace hvd::launch {
@@ -22,7 +23,7 @@ void StepMemory::say(int node, const std::string& text) {
   ::gmtime_r(&now, &utc);
   std::array<char, 32> stamp{};
   const std::size_t size = ::strftime(stamp.data(), stamp.size(), "%Y/%m/%d %H:%M:%S ", &utc);
-  const std::string line = std::string(stamp.data(), size) + text + "\n";
+  const std::string line = std::string(stamp.data(), size) + masked(text, hidden_) + "\n";
   const std::string& path = files_[static_cast<std::size_t>(node)];
   const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
   if (!file.is_open() || ::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {

@@ -22,8 +22,10 @@ class StepMemory {
  public:
   using Now = std::function<std::int64_t()>;  // seconds since 1970
 
-  // `files` holds one path for each node; empty: none are kept. failure() reports once what cannot be written.
-  StepMemory(std::vector<std::string> files, Now now) : files_(std::move(files)), now_(std::move(now)) {}
+  // `files` holds one path for each node; empty: none are kept. failure() reports once what cannot be written. The
+  // texts of `hidden` are masked in the files.
+  StepMemory(std::vector<std::string> files, Now now, std::vector<std::string> hidden = {})
+      : files_(std::move(files)), now_(std::move(now)), hidden_(std::move(hidden)) {}
 
   void say(int node, const std::string& text);
   // These pass on which nodes are lost to the next step.
@@ -49,6 +51,7 @@ class StepMemory {
  private:
   std::vector<std::string> files_;
   const Now now_;
+  const std::vector<std::string> hidden_;
   std::string failure_;
   bool has_told_ = false;
   std::set<int> lost_;

@@ -4,10 +4,13 @@
 
 #include <utility>
 
+#include "launcher/job/hidden_texts.h"
 #include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
 namespace {
+
+constexpr std::size_t kMostUtf8Bytes = 4;  // of a character, which is cut as a whole
 
 // A folder or a script that another host lacks and this one has: --sync would bring it there.
 Error with_sync_hint(const JobSpec& spec, const HostSpec& host, const StartFailedMessage& failed) {
@@ -89,11 +92,20 @@ void NodeReports::on_input_over(int node) {
 }
 
 void NodeReports::on_failing(const FailingMessage& failing) {
-  job_.log.write(LogLevel::kDebug,
-                 "rank " + std::to_string(failing.rank) + " tells of a failure: " + failing.news.what);
   FailureNews news = failing.news;
+  const bool may_be_cut = news.what.size() + kMostUtf8Bytes > FailureNews::kMaxWhatBytes;
+  news.what = may_be_cut ? masked_at_cut(news.what, job_.spec.hidden) : masked(news.what, job_.spec.hidden);
+  job_.log.write(LogLevel::kDebug, "rank " + std::to_string(failing.rank) + " tells of a failure: " + news.what);
   news.by = job_.generations.started_as(failing.generation, news.by);
   job_.apply(RankFailing{failing.rank, std::move(news), job_.loop.now()});
+}
+
+void NodeReports::on_sample(int node, const SampleMessage& sample) {
+  SampleMessage shown = sample;
+  for (RankSample& rank : shown.ranks) {  // a program names its tensors as it likes
+    rank.runtime.tensor = masked(rank.runtime.tensor, job_.spec.hidden);
+  }
+  to_.watch.on_sample(node, shown);
 }
 
 void NodeReports::on_exited(const ExitedMessage& exited) {

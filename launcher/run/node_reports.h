@@ -55,7 +55,7 @@ class NodeReports final : public SessionSink {
   void on_leaving(int node, const std::string& why) override;
   Result<void> on_relay(int node, const Frame& frame) override;
   void on_suspended(int node) override;
-  void on_sample(int node, const SampleMessage& sample) override { to_.watch.on_sample(node, sample); }
+  void on_sample(int node, const SampleMessage& sample) override;
   void on_done(int node) override;
   Result<void> on_answer(int node, AgentMessage type, const std::string& body) override;
   void on_lost(int node, const Error& why) override;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "launcher/job/hidden_texts.h"
 #include "launcher/stacks/stack_tree.h"
 #include "runtime/base/fd.h"
 
@@ -87,7 +88,7 @@ void StackRounds::keep(const std::vector<std::string>& lines) {
   const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, kMode));
   std::string text;
   for (const std::string& line : lines) {
-    text += line + "\n";
+    text += masked(line, job_.spec.hidden) + "\n";
   }
   if (!file.is_open() || !write_all(file.get(), text)) {
     const Error why = Error::from_errno("the stacks cannot be kept in " + path);
@@ -101,6 +102,7 @@ Result<void> StackRounds::on_answer(int node, const std::string& body) {
     return {};  // it comes too late
   }
   stacks.host = job_.agent(node).host.name;
+  stacks.waits = masked(stacks.waits, job_.spec.hidden);
   got_.push_back(std::move(stacks));
   if (missing_.empty()) {
     job_.loop.cancel(timer_);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <time.h>
 
+#include "launcher/job/hidden_texts.h"
 #include "launcher/jobfile/mount_command.h"
 #include "runtime/base/text.h"
 
@@ -15,8 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 5> kStates = {"queued", "running", "terminating", "succeeded", "failed"};
-constexpr const char* kMask = "***";
-constexpr std::size_t kShortestSecret = 4;  // shorter ones are parts of ordinary words
 
 std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
@@ -122,24 +121,6 @@ Json variables_json(const std::vector<JobVariable>& variables, bool is_secret) {
   return all;
 }
 
-// Replaces the file's secrets, which may also occur in its command lines.
-void mask(Json& json, const std::vector<std::string>& hidden) {
-  if (json.is_structured()) {
-    for (Json& item : json) {
-      mask(item, hidden);
-    }
-  } else if (json.is_string()) {
-    std::string text = json.get<std::string>();
-    for (const std::string& secret : hidden) {
-      for (auto at = secret.size() < kShortestSecret ? std::string::npos : text.find(secret); at != std::string::npos;
-           at = text.find(secret, at + 3)) {
-        text.replace(at, secret.size(), kMask);
-      }
-    }
-    json = text;
-  }
-}
-
 Json execution_info(const JobRecord& record) {
   if (record.started_ms == 0 && record.ended_ms == 0) {
     return {};
@@ -204,11 +185,7 @@ std::string properties_json(const JobRun& run) {
       job.container ? Json({{"imageSourceRegistry", {{"image", job.container->image}}}}) : Json();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(job.timeout).count();
   json["constraints"] = {{"maxWallClockTime", seconds > 0 ? Json("PT" + std::to_string(seconds) + "S") : Json()}};
-  // The longest first, since one may begin another.
-  std::vector<std::string> hidden = job.hidden;
-  std::sort(hidden.begin(), hidden.end(),
-            [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
-  mask(json, hidden);
+  mask_values(json, hidden_texts(job.hidden));  // they may also occur in command lines
   return dump(json);
 }
 

@@ -63,7 +63,7 @@ class FileJob {
     for (int node = 0; node < nodes_.size; ++node) {
       prepared_.insert(node);
     }
-    StepMemory memory(node_log_files(), now_s);
+    StepMemory memory(node_log_files(), now_s, job_.hidden);
     tell_notices();
     if (job_.launcher == LauncherKind::kMpi && run_.job.preparation.empty()) {
       const auto found = find_mpi();  // otherwise preparation may install it

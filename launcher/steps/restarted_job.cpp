@@ -112,7 +112,7 @@ Result<void> RestartedJob::place_again(JobRestarts& restarts) {
 }
 
 void RestartedJob::say_end(const Error& why, int code) {
-  for (const std::string& event : json_refusal(why, code, std::chrono::system_clock::now)) {
+  for (const std::string& event : json_refusal(why, code, std::chrono::system_clock::now, job_.hidden)) {
     records_.add(event);
     if (job_.json_events) {
       write_error_line(event);

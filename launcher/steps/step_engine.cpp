@@ -13,6 +13,7 @@
 #include "launcher/engines/slurm.h"
 #include "launcher/engines/spark_gang.h"
 #include "launcher/engines/step_gang.h"
+#include "launcher/job/hidden_texts.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/state/exit_codes.h"
 #include "launcher/steps/step_log.h"
@@ -71,10 +72,10 @@ Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobSpec& job, const
 int report_no_start(const JobSpec& job, const Error& why, int signo) {
   const int code = signo != 0 ? 128 + signo : exit_code_of_start(why);
   if (!job.json_events) {
-    write_error_line("hvdrun: the ranks could not be started: " + why.message());
+    write_error_line("hvdrun: the ranks could not be started: " + masked(why.message(), job.hidden));
     return code;
   }
-  for (const std::string& event : json_refusal(why, code, std::chrono::system_clock::now)) {
+  for (const std::string& event : json_refusal(why, code, std::chrono::system_clock::now, job.hidden)) {
     write_error_line(event);
   }
   return code;

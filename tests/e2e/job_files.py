@@ -88,6 +88,15 @@ class Place:
         return json.loads(plain(json.dumps([json.loads(f.read_text()) for f in sorted(self.records.iterdir())])))
 
 
+def raises_with_token(folder):
+    """A program that fails after hvd.init() with an exception that names $TOKEN."""
+    path = folder / "raises.py"
+    path.write_text(f"import os, sys\nsys.path.insert(0, {str(ROOT / 'runtime/python')!r})\n"
+                    "from horovod.common import basics\nbasics.init()\n"
+                    "raise RuntimeError('401 for token ' + os.environ['TOKEN'])\n")
+    return path
+
+
 def left_folders():
     return set(pathlib.Path("/tmp").glob("hvdrun-job-*"))
 

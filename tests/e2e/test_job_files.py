@@ -7,11 +7,12 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 
-from hvdrun import HVDRUN, ROOT, hvdrun, read_until, start, wait_until_gone
-from job_files import ACCOUNT, GOLDEN, JOBS, NODES, Place, SAMPLES, left_folders
+from hvdrun import HVDRUN, LIBHVD, ROOT, hvdrun, read_until, start, wait_until_gone
+from job_files import ACCOUNT, GOLDEN, JOBS, NODES, Place, SAMPLES, left_folders, raises_with_token
 from lab import wait_until
 from patience import PATIENCE
 
@@ -221,6 +222,23 @@ def test_secrets_are_masked_in_all_that_is_shown_and_kept(place):
         assert planned.returncode == 0 and "echo ***" in planned.stdout and "s3cr3t" not in planned.stdout, planned
     refused = place.run(file, hosts="localhost")
     assert refused.returncode == 240 and "the value of this secret is not in the file" in refused.stderr
+
+
+@pytest.mark.parametrize("token", ["s3cr3t-word", "s3cr3t \"w\\or'd"])
+def test_a_secret_in_the_exception_of_a_rank_is_masked_wherever_that_is_told(place, token):
+    file = place.write(f"processCount: 2\ncommand: {sys.executable} {raises_with_token(place.path)}\nsecrets: {{TOKEN: }}\n"
+                       f"output: {place.path}/data\n")
+    env = {**place.env, "TOKEN": token, "HVD_LIBRARY": LIBHVD}
+    for words in ([], ["--json", "--verbose"]):
+        done = hvdrun("-f", file, "-H", "localhost", "--report", place.path / "page.html", "--spans", place.path / "spans.json",
+                      "--metrics", place.path / "job.prom", *words, env=env)
+        assert done.returncode == 1, done.stderr
+        page = (place.path / "page.html").read_text()
+        assert "401 for token ***" in page and "401 for token ***" in done.stderr
+        kept = {path: path.read_text() for path in place.path.rglob("*") if path.is_file()}
+        assert [path for path, text in kept.items() if "s3cr3t" in text] == []
+        assert "s3cr3t" not in done.stdout + done.stderr
+        assert not words or all(json.loads(line) for line in done.stderr.splitlines() if line.startswith("{"))
 
 
 def test_no_secret_and_no_variable_stands_on_a_command_line(place):

@@ -5,10 +5,12 @@ import json
 import re
 import stat
 import subprocess
+import sys
 
 import pytest
 
-from hvdrun import HVDRUN, processes_with
+from hvdrun import HVDRUN, LIBHVD, processes_with
+from job_files import raises_with_token
 from patience import PATIENCE
 from service import HOSTS, Service
 
@@ -92,6 +94,21 @@ def test_secrets_are_in_no_record_and_what_a_job_starts_with_is_removed_with_its
     (service.path / "gate").touch()
     assert service("wait", "secretive").returncode == 0
     service.wait_for(lambda: found() == [], "the ticket is removed")
+
+
+def test_a_secret_in_the_exception_of_a_rank_is_in_nothing_that_is_kept_or_shown_of_its_job(service):
+    service.cluster(hosts=HOSTS[:1])
+    service.env |= {"TOKEN": "s3cr3t-\"token", "HVD_LIBRARY": LIBHVD}
+    service.submit(f"command: {sys.executable} {raises_with_token(service.path)}\nsecrets: {{TOKEN: }}\n", "--name", "failing")
+    waited = service("wait", "failing")
+    assert waited.returncode == 1, waited.stderr
+    service.wait_for(lambda: service.files_with("s3cr3t") == [], "the ticket is removed, and nothing else has it")
+    service.ok("report", "failing", "-o", service.path / "page.html")
+    page = (service.path / "page.html").read_text()
+    assert "401 for token ***" in page
+    shown = [service.ok(*words) for words in (("show", "failing", "--json"), ("ps", "--all", "--json"), ("logs", "failing", "--file", "stderr.txt"))]
+    assert "s3cr3t" not in "".join(shown) + page + waited.stdout + waited.stderr
+    assert "401 for token ***" in shown[0]
 
 
 def test_records_of_a_newer_hvdrun_are_refused_by_name(service):

@@ -95,6 +95,18 @@ TEST_CASE("nodes and ranks have an event for each turn they take") {
                         "message": "a process cannot be killed"})"));
 }
 
+TEST_CASE(
+    "a hidden text is masked in the values of an event, whatever JSON makes of it, and not in hvdrun's own words") {
+  Job job;
+  job.spec.hidden = {"to\"ken\\", "note", "2026"};
+  CHECK(only(job.events.on(Note{LogLevel::kError, 0, "401 for to\"ken\\, which is noted"})) ==
+        json::parse(
+            R"({"event": "note", "level": "error", "node": 0, "host": "a", "message": "401 for ***, which is ***d"})"));
+  CHECK(only({json_log_line(LogLevel::kDebug, "a to\"ken\\", noon, job.spec.hidden)})["message"] == "a ***");
+  CHECK(only({json_refusal(Error(Code::kInvalid, "to\"ken\\"), 240, noon, job.spec.hidden).front()})["causes"][0] ==
+        "***");
+}
+
 TEST_CASE("what hvdrun says of nodes and ranks is no command to the terminal") {
   Job job;
   const Error why(Code::kLostPeer,
@@ -508,6 +520,14 @@ TEST_CASE("where each rank has an agent, what is noted of agents is noted of the
   CHECK(text_of(logs[0]) ==
         begin + "Executing 'job' on a\n" + begin + "Rank 1 is process 77\n" + begin + "a was lost: gone\n");
   CHECK(text_of(logs[1]) == begin + "Executing 'job' on b\n");
+}
+
+TEST_CASE("hidden texts are masked in a node's log") {
+  const test::ScratchDir folder;
+  StepMemory memory({folder.path() + "/log"}, [] { return std::int64_t{0}; }, {"s3cr3t"});
+  memory.say(0, "it said: bad s3cr3t");
+  std::ifstream file(folder.path() + "/log");
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == "1970/01/01 00:00:00 it said: bad ***\n");
 }
 
 TEST_CASE("a node that was there and has not ended in time counts as lost for the next step") {
