@@ -1,8 +1,10 @@
 """Stores: which class a path gets, where things stand in it, and that its options never show. Needs no Spark."""
 
+import errno
 import os
 import pathlib
 import pickle
+import warnings
 
 import pytest
 
@@ -229,23 +231,64 @@ def test_a_run_s_local_folder_goes_to_the_store(tmp_path):
     assert store.read_text(store.get_run_path("r") + "/b/c") == "b/c" and not pathlib.Path(folder).exists()
 
 
-def test_files_for_hdfs_are_uploaded_by_path_and_open_file(tmp_path):
+def hdfs_here(path):
+    """A store of HDFS over this machine's files: there is no Hadoop here."""
     pyarrow_fs = pytest.importorskip("pyarrow.fs")
     from fsspec.implementations.arrow import ArrowFSWrapper
 
     from horovod.spark.common.hdfs import HdfsFiles
 
-    class Here(HdfsFiles):
-        """What it adds, over this machine's files: there is no Hadoop here."""
+    class Libhdfs:
+        """pyarrow's files, with Hadoop's way of making folders, and the one error that libhdfs has for every delete."""
 
         def __init__(self):
-            ArrowFSWrapper.__init__(self, fs=pyarrow_fs.LocalFileSystem())
+            self._files = pyarrow_fs.LocalFileSystem()
+            self.keeps = False
+
+        def __getattr__(self, name):
+            return getattr(self._files, name)
+
+        def open_output_stream(self, path, **options):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            return self._files.open_output_stream(path, **options)
+
+        def delete_file(self, path):
+            if self.keeps or not os.path.exists(path):
+                raise OSError(errno.EIO, f"HDFS delete failed for '{path}'. Detail: [errno 5] Input/output error")
+            self._files.delete_file(path)
+
+    class Here(HdfsFiles):
+        cachable = False
+
+        def __init__(self):
+            ArrowFSWrapper.__init__(self, fs=Libhdfs())
 
     class StoreHere(HDFSStore):
         def _get_filesystem_fn(self):
             return Here
 
-    store = StoreHere(str(tmp_path / "store"))
+    return StoreHere(str(path))
+
+
+def test_what_is_not_there_is_removed_from_hdfs_without_an_error(tmp_path):
+    from horovod.spark.common import copies, dataset
+
+    store = hdfs_here(tmp_path / "store")
+    dataset.write_manifest(store, store.get_val_data_path(), None)  # as every fit without validation does
+    copy = f"{store.get_train_data_path()}/copy"
+    copies.end(store, copies.begin(store, copy))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        copies.remove(store, copy)  # of a driver that was killed before the manifest stood there
+    assert not store.exists(copy)
+    store.write_text(copy, "kept")
+    store.fs.fs.keeps = True
+    with pytest.raises(OSError, match="HDFS delete failed"):
+        store.remove(copy)
+
+
+def test_files_for_hdfs_are_uploaded_by_path_and_open_file(tmp_path):
+    store = hdfs_here(tmp_path / "store")
     with store.get_local_output_dir_fn("r")() as folder:
         (pathlib.Path(folder) / "sub").mkdir()
         (pathlib.Path(folder) / "sub/a").write_text("of the run")

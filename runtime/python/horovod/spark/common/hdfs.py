@@ -1,9 +1,10 @@
 """Hadoop's file system for a store: fsspec's, over pyarrow's libhdfs, with the one method that Horovod's programs call too."""
 
+import errno
 import os
 import shutil
 import subprocess
-from typing import Any
+from typing import Any, Optional
 
 from fsspec.implementations.arrow import HadoopFileSystem
 
@@ -28,6 +29,15 @@ def find_classes() -> None:
 
 class HdfsFiles(HadoopFileSystem):
     """fsspec's class, whose upload() also takes a path and an open file, as pyarrow's former client of HDFS did."""
+
+    def rm(self, path: str, recursive: bool = False, maxdepth: Optional[int] = None) -> None:
+        """As other file systems: FileNotFoundError where there is nothing. libhdfs has one error for every delete that failed."""
+        try:
+            super().rm(path, recursive=recursive, maxdepth=maxdepth)
+        except OSError as error:
+            if self.exists(path):
+                raise
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
 
     def upload(self, lpath: Any, rpath: Any, *args: Any, **kwargs: Any) -> None:
         if not hasattr(rpath, "read"):
