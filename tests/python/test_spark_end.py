@@ -1,4 +1,5 @@
-"""How long a failed job of horovod.spark.run waits for Spark's own error, which becomes the cause of the exception."""
+"""How long a failed job of horovod.spark.run waits for Spark's own error, which becomes the cause of the exception, and whether
+its ranks may be started again."""
 
 import threading
 
@@ -7,7 +8,9 @@ import pytest
 from horovod.runner._launch import Outcome
 from horovod.spark import _job
 from horovod.spark._job import Job
+from patience import PATIENCE
 
+CANCELLED = "Job 7 cancelled part of cancelled job tag horovod.spark.run.1a2b3c4d"
 SILENT = "hvdrun: rank 1 on node2 was lost: no sign of life from its agent for 1.2 s"
 
 
@@ -27,13 +30,13 @@ class Launch:
 class Session:
     """A cluster whose stage ends when it is cancelled, or by itself after the failure where `ends` says so."""
 
-    def __init__(self, ends):
-        self.is_over, self.ends, self.was_cancelled = threading.Event(), ends, False
+    def __init__(self, ends, says="Spark's own error"):
+        self.is_over, self.ends, self.says, self.was_cancelled = threading.Event(), ends, says, False
 
     def run_stage(self, tasks, task, is_gang=True):
         if not self.ends:
             self.is_over.wait()
-        raise RuntimeError("Spark's own error")
+        raise RuntimeError(self.says)
 
     def cancel(self):
         self.was_cancelled = True
@@ -54,3 +57,20 @@ def test_sparks_own_error_is_the_cause_of_any_other_failure(monkeypatch):
     with pytest.raises(RuntimeError, match="signal 9") as raised:
         Job(session, Launch("hvdrun: rank 1 on node1 was killed by signal 9"), "driver").run(None, None)
     assert "Spark's own error" in str(raised.value.__cause__) and not session.was_cancelled
+
+
+def test_ranks_may_be_started_again_after_our_own_cancelling(monkeypatch):
+    """Spark's words for it are those of a user's."""
+    monkeypatch.setattr(_job, "_CANCEL_S", PATIENCE)
+    job = Job(Session(ends=False, says=CANCELLED), Launch(SILENT), "driver")
+    with pytest.raises(RuntimeError, match="no sign of life") as raised:
+        job.run(None, None)
+    assert job.may_run_again and raised.value.__cause__ is None
+
+
+def test_ranks_that_somebody_has_cancelled_are_not_started_again(monkeypatch):
+    monkeypatch.setattr(_job, "_SPARKS_WORD_S", PATIENCE)
+    job = Job(Session(ends=True, says=CANCELLED), Launch("hvdrun: rank 1 on node1 was lost"), "driver")
+    with pytest.raises(RuntimeError, match="was lost") as raised:
+        job.run(None, None)
+    assert not job.may_run_again and "cancelled" in str(raised.value.__cause__)

@@ -3,7 +3,9 @@
 How long that takes is printed (pytest -rP), and measured by scripts/bench/spark deaths; it is no limit here.
 """
 
+import io
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 import horovod.spark
 from horovod.spark import _job
 from patience import PATIENCE
-from spark_deaths import VICTIMS, die, is_alive, job_processes, kill, records, wait_for_nothing, wait_for_slots
+from spark_deaths import VICTIMS, die, is_alive, job_processes, kill, record, records, wait_for_nothing, wait_for_slots
 
 # What the exception must say. hvdrun itself cannot tell of its own end.
 TOLD = {
@@ -48,6 +50,28 @@ def test_what_is_killed_is_named_and_nothing_is_left(spark, tmp_path, victim):
 def test_sparks_own_exception_is_the_cause_when_it_comes_in_time(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(_job, "_SPARKS_WORD_S", PATIENCE)
     assert die(tmp_path, kill("worker")).error.__cause__ is not None
+
+
+def test_ranks_of_a_lost_executor_are_started_again_before_spark_has_noticed(spark, tmp_path, monkeypatch):
+    """Then it is our own cancelling that ends the stage."""
+    monkeypatch.setattr(_job, "_SPARKS_WORD_S", 0.0)
+
+    def train(folder):
+        if (pathlib.Path(folder) / "again").exists():
+            return os.environ["HOROVOD_RANK"]
+        record(folder)
+
+    def strike():
+        executor = records(tmp_path, 2)[1]["executor"]
+        (tmp_path / "again").touch()
+        os.kill(executor, signal.SIGKILL)
+
+    watcher = threading.Thread(target=strike, daemon=True)
+    watcher.start()
+    # Spark may give the next ranks the dead executor, too.
+    assert horovod.spark.run(train, args=(str(tmp_path),), num_proc=2, restarts=5, stderr=io.StringIO()) == ["0", "1"]
+    watcher.join(PATIENCE)
+    wait_for_slots(2)
 
 
 def test_cancelling_the_callers_jobs_ends_the_ranks(spark, tmp_path):

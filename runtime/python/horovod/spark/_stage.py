@@ -50,6 +50,7 @@ class Stage(threading.Thread):
         self._task = task
         self._on_over = on_over
         self._is_gang = is_gang
+        self._is_cancelled = False  # by end(), so that what Spark says of it is nobody's wish
         self.error: Optional[BaseException] = None
         self.results: List[bytes] = []
 
@@ -58,6 +59,8 @@ class Stage(threading.Thread):
             self.results = self._session.run_stage(self._tasks, self._task, self._is_gang)
             self._on_over("the tasks of Spark have ended")
         except BaseException as error:  # also what Java raised
+            if self._is_cancelled:
+                return
             self.error = error
             self._on_over(f"Spark ended the tasks: {reason_of(error)}")
 
@@ -65,6 +68,7 @@ class Stage(threading.Thread):
         """Waits for the end; when it does not come, asks for it, and waits again."""
         self.join(patience_s)
         if self.is_alive():
+            self._is_cancelled = True
             try:
                 self._session.cancel()
             except Exception:
