@@ -128,3 +128,52 @@ def test_the_best_epoch_is_by_what_the_callback_monitors():
     logs = {"val_loss": 3.0, "val_accuracy": 0.5}
     assert (train.score(None, logs), train.score(more, logs), train.score(more, {})) == (3.0, -0.5, None)
     assert train.score(SimpleNamespace(monitor="val_loss", monitor_op=keras.ops.less), logs) == 3.0
+
+
+# Each says what would go to a GPU if there were one.
+ON_THE_CPU = {
+    "tensorflow": """
+import tensorflow
+hidden = []
+tensorflow.config.set_visible_devices = lambda *told: hidden.append(told)
+predict()
+print(hidden == [([], "GPU")])
+def begun(*_):
+    raise RuntimeError("Visible devices cannot be modified after being initialized")
+tensorflow.config.set_visible_devices = begun
+predict()
+""",
+    "jax": """
+import jax
+predict()
+print(jax.config.jax_platforms == "cpu" == jax.default_backend())
+predict()
+""",
+    "torch": """
+os.environ["KERAS_TORCH_DEVICE"] = "meta"  # a device of which no values come back
+predict()
+print(os.environ["KERAS_TORCH_DEVICE"] == "meta")
+import keras.src.backend.torch.core as core
+core.DEFAULT_DEVICE = "meta"  # somebody has imported Keras before
+predict()
+""",
+}
+
+
+@pytest.mark.parametrize("backend", ON_THE_CPU)
+def test_a_model_leaves_the_gpus_of_an_executor_alone(backend, tmp_path):
+    """Workers of Spark stay, and a framework keeps what it has taken of a GPU."""
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed here")
+    predictor = KerasPredictor(carried.Model(net(), None), backend, "float32", ["x"])
+    (tmp_path / "predictor").write_bytes(cloudpickle.dumps(predictor))
+    script = (
+        "import os, pickle, sys, numpy\n"
+        "def predict():\n"
+        "    predictor = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "    print(numpy.isfinite(predictor({'x': numpy.ones((1, 4))})[0]).all())\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script + ON_THE_CPU[backend], tmp_path / "predictor"],
+                          env={**os.environ, "KERAS_HOME": str(tmp_path)}, capture_output=True, text=True,
+                          timeout=PATIENCE)  # fmt: skip
+    assert told.stdout.split() == ["True"] * 3, told.stderr

@@ -3,9 +3,10 @@
 Keras chooses its backend when it is first imported, so this module must not import it before the driver's backend is known.
 """
 
+import contextlib
 import os
 import pickle
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 import cloudpickle
 import numpy
@@ -14,7 +15,7 @@ from horovod.spark.keras import carried
 
 
 class KerasPredictor:
-    """Calls the model on a batch; opened at its first batch, with the backend of the driver."""
+    """Calls the model on a batch, on the CPU; opened at its first batch, with the backend of the driver."""
 
     def __init__(self, model: carried.Model, backend: str, floatx: str, features: Sequence[str]) -> None:
         self._packed = cloudpickle.dumps(model)  # it may have classes that inherit from Keras' own
@@ -24,17 +25,13 @@ class KerasPredictor:
         self._model: Any = None
 
     def _open(self) -> Any:
-        before = os.environ.get("KERAS_BACKEND")
-        os.environ["KERAS_BACKEND"] = self._backend
-        try:
+        # Where torch cannot tell the shape of an output, Keras computes it there, whatever keras.device() says.
+        with _environment({"KERAS_BACKEND": self._backend, "KERAS_TORCH_DEVICE": "cpu"}):
             import keras as imported
-        finally:  # nothing of ours stays in a Spark worker's environment
-            if before is None:
-                del os.environ["KERAS_BACKEND"]
-            else:
-                os.environ["KERAS_BACKEND"] = before
+        _hide_gpus(self._backend)
         imported.config.set_floatx(self._floatx)
-        return pickle.loads(self._packed).open()
+        with imported.device("cpu"):
+            return pickle.loads(self._packed).open()
 
     def __call__(self, batch: Dict[str, numpy.ndarray]) -> List[numpy.ndarray]:
         if self._model is None:
@@ -46,5 +43,34 @@ class KerasPredictor:
         inputs = [
             shaped(batch[name], tensor.shape[1:], name) for name, tensor in zip(self._features, self._model.inputs)
         ]
-        outputs = self._model.predict_on_batch(inputs[0] if len(inputs) == 1 else inputs)
+        with keras.device("cpu"):
+            outputs = self._model.predict_on_batch(inputs[0] if len(inputs) == 1 else inputs)
         return [numpy.asarray(output) for output in keras.tree.flatten(outputs)]  # in the order of model.outputs
+
+
+@contextlib.contextmanager
+def _environment(variables: Dict[str, str]) -> Iterator[None]:
+    """These variables for a while: nothing of ours stays in a Spark worker's environment."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _hide_gpus(backend: str) -> None:
+    """A worker of Spark stays when its task is over, and would keep the memory that these take of every GPU they see."""
+    with contextlib.suppress(RuntimeError):  # it has begun in this process before; then keras.device() must be enough
+        if backend == "tensorflow":
+            import tensorflow
+
+            tensorflow.config.set_visible_devices([], "GPU")
+        elif backend == "jax":
+            import jax
+
+            jax.config.update("jax_platforms", "cpu")
