@@ -269,3 +269,11 @@ def test_prepared_data_has_a_number_by_which_it_is_asked_for(spark, store):
         assert third == 0 and util.get_dataset_properties(third)[:2] == (40, 0)
     with pytest.raises(ValueError, match="no data with the number 7"):
         util.get_dataset_properties(7)
+
+
+def test_a_cluster_that_compresses_all_text_has_a_store_too(spark, store):
+    spark.conf.set("mapreduce.output.fileoutputformat.compress", "true")
+    try:
+        store.check_shared(spark)
+    finally:
+        spark.conf.unset("mapreduce.output.fileoutputformat.compress")

@@ -50,7 +50,8 @@ def _spark_writes(store: Any, session: Any, folder: str, word: str) -> None:
     """Hadoop's side writes, fsspec's side of the driver reads."""
     try:
         frame = session.range(0, 1, 1, 1).selectExpr(f"'{word}' as value")
-        frame.write.text(store.get_spark_path(f"{folder}/spark"))
+        # Where Hadoop is told to compress what it writes, the word would not be readable.
+        frame.write.option("compression", "none").text(store.get_spark_path(f"{folder}/spark"))
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise RuntimeError(
