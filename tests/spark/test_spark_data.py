@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
-from horovod.spark.common import materialise, store_check  # noqa: E402
+from horovod.spark.common import materialise, plans, store_check  # noqa: E402
 from horovod.spark.common.dataset import open_prepared  # noqa: E402
 from horovod.spark.common.materialise import prepare, release  # noqa: E402
 from horovod.spark.common.reader import Reader  # noqa: E402
@@ -277,3 +277,48 @@ def test_a_cluster_that_compresses_all_text_has_a_store_too(spark, store):
         store.check_shared(spark)
     finally:
         spark.conf.unset("mapreduce.output.fileoutputformat.compress")
+
+
+class Blobs:
+    """Azure's files: a path has the container, and not the account."""
+
+    @staticmethod
+    def _strip_protocol(url):
+        authority, _, path = url.partition("://")[2].partition("/")
+        return f"{authority.partition('@')[0]}/{path}"
+
+
+class Nodes:
+    """Hadoop's: no path has the name node."""
+
+    @staticmethod
+    def _strip_protocol(url):
+        return "/" + url.partition("://")[2].partition("/")[2]
+
+
+@pytest.mark.parametrize(("files", "place", "completed", "here", "elsewhere"), [
+    (Blobs, "abfs://c@mine.dfs.core.windows.net/x", "abfss://c@mine.dfs.core.windows.net/x",
+     "abfss://other@mine.dfs.core.windows.net/a", "abfss://c@theirs.dfs.core.windows.net/a"),
+    (Nodes, "hdfs:///x", "hdfs://data1:8020/x", "hdfs://data1:8020/data", "hdfs://data2:8020/data"),
+])  # fmt: skip
+def test_parquet_of_another_account_or_name_node_is_copied(monkeypatch, files, place, completed, here, elsewhere):
+    store = Store.create(place)
+    store._fs = files
+    monkeypatch.setattr(materialise.plans, "qualified", lambda frame, url: completed)
+    monkeypatch.setattr(materialise.plans, "plain_parquet", lambda frame, names: urls)
+    found = []
+    monkeypatch.setattr(materialise.data, "scan", lambda fs, files, columns: found.append(files) or _forbidden())
+    for urls in ([elsewhere], [here, elsewhere]):
+        assert materialise._scanned(None, store, {}) is None
+    assert found == []
+    urls = [here]
+    # Nor does it matter what a file system raises where this driver may not read.
+    assert materialise._scanned(None, store, {}) is None and len(found) == 1
+
+
+def _forbidden():
+    raise Exception("HttpResponseError: 403")
+
+
+def test_spark_says_where_a_url_is(spark, tmp_path):
+    assert plans.qualified(spark.range(1), str(tmp_path)) == f"file:{tmp_path}"

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
 from horovod.spark import _session  # noqa: E402
-from horovod.spark.common import backend, params  # noqa: E402
+from horovod.spark.common import backend, materialise, params  # noqa: E402
 from horovod.spark.common.backend import HostsBackend, LocalBackend, SparkBackend  # noqa: E402
 from horovod.spark.torch import TorchEstimator, TorchModel  # noqa: E402
 
@@ -196,3 +196,32 @@ def test_fits_take_turns_where_slots_are_few():
     turns.end(2)
     thread.join(60)
     assert order == ["first", "other"]
+
+
+class Own:
+    """A program's backend, with what an estimator needs of one."""
+
+    def run(self, fn, args=(), kwargs=None, env=None):
+        return [fn(*args, **(kwargs or {}))]
+
+    def num_processes(self):
+        return 1
+
+
+@pytest.mark.parametrize(("place", "told", "cache"), [
+    (SparkBackend(2), "auto", "auto"), (LocalBackend(2), "auto", "auto"), (HostsBackend("a,b"), "auto", "always"),
+    (Own(), "auto", "always"), (Own(), "never", "never"),
+])  # fmt: skip
+def test_files_outside_of_the_store_are_copied_for_processes_elsewhere(monkeypatch, place, told, cache):
+    heard = []
+
+    def prepare(*_, cache, **__):
+        heard.append(cache)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(materialise, "prepare", prepare)
+    monkeypatch.setattr(TorchEstimator, "_check_told", lambda estimator: None)
+    estimator = TorchEstimator(backend=place, cache=told, label_cols=["y"], feature_cols=["x"])
+    with pytest.raises(KeyboardInterrupt):
+        estimator._fit(types.SimpleNamespace(columns=["x", "y"]))
+    assert heard == [cache]

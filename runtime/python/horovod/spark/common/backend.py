@@ -16,6 +16,9 @@ from horovod.runner._job import pickled_call
 class Backend:
     """Calls a function on each of several processes, which are one Horovod job."""
 
+    # True: the processes run where Spark's executors or the driver do, so that they can read files which are in no store.
+    reads_where_spark_does = False
+
     def run(
         self,
         fn: Callable[..., Any],
@@ -47,6 +50,8 @@ class SparkBackend(Backend):
             no others of the same names.
         arguments: what else horovod.spark.run takes: stdout, stderr, prefix_output_with_timestamp, start_timeout, verbose, ...
     """
+
+    reads_where_spark_does = True
 
     def __init__(self, num_proc: Optional[int] = None, env: Optional[Dict[str, str]] = None, **arguments: Any) -> None:
         from horovod import spark
@@ -86,6 +91,8 @@ class LocalBackend(Backend):
         arguments: what else horovod.run takes.
     """
 
+    reads_where_spark_does = True
+
     def __init__(self, num_proc: int = 1, env: Optional[Dict[str, str]] = None, **arguments: Any) -> None:
         _check_arguments(type(self).__name__, run_on_hosts, arguments, ("func", "args", "kwargs", "num_proc", "np"))
         self._num_proc = num_proc
@@ -114,6 +121,8 @@ class HostsBackend(LocalBackend):
         env: variables for the processes.
         arguments: what else horovod.run takes: ssh_port, ssh_identity_file, network_interfaces, ...
     """
+
+    reads_where_spark_does = False
 
     def __init__(self, hosts: str, env: Optional[Dict[str, str]] = None, **arguments: Any) -> None:
         try:

@@ -115,10 +115,13 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
         self._check_told()
         backend = self._get_or_create_backend()
         data = materialise.prepare(
+        cache = self.getCache()
+        if cache == "auto" and not getattr(backend, "reads_where_spark_does", False):
+            cache = "always"  # of what is in no store, its processes may see nothing
             frame, self.getStore(), columns=self._features_of(frame.columns), label_columns=self.getLabelCols(),
             sample_weight_col=self.getSampleWeightCol(), validation=self.getValidation() or None,
             num_proc=backend.num_processes(), partitions_per_process=self.getPartitionsPerProcess(),
-            compress_sparse=self.getCompressSparseCols(), cache=self.getCache(), seed=self._split_seed(),
+            compress_sparse=self.getCompressSparseCols(), cache=cache, seed=self._split_seed(),
         )  # fmt: skip
         try:
             return self._fit_checked(data, schema.metadata_of(data.train.columns, frame.schema))

@@ -184,21 +184,36 @@ def _check_store(store: Any, frame: Any) -> None:
 
 def _scanned(frame: Any, store: Any, columns: Dict[str, Column]) -> Optional[data.Dataset]:
     """The frame's own files; None where they cannot serve."""
-    urls = plans.plain_parquet(frame, list(columns))
-    here = plans.to_fsspec(store.prefix_path).split(":", 1)[0]
-    if not urls or any(plans.to_fsspec(url).split(":", 1)[0] != here for url in urls):
+    urls = [plans.to_fsspec(url) for url in plans.plain_parquet(frame, list(columns)) or ()]
+    if not urls or not _are_of_store(urls, store, frame):
         return None
     if any(column.kind in ("vector", "sparse") for column in columns.values()):
         return None  # Parquet holds a vector as a nested row
     try:
-        found = data.scan(store.fs, [store.fs._strip_protocol(plans.to_fsspec(url)) for url in urls],
-                          dict.fromkeys(columns))  # fmt: skip
-    except (OSError, ValueError):
-        # fsspec cannot get at what Spark can, or Spark reads the files as what the footers do not say: under a name in
-        # another case, or as a wider type. A copy has what Spark reads, and refuses real nulls and lengths itself.
+        found = data.scan(store.fs, [store.fs._strip_protocol(url) for url in urls], dict.fromkeys(columns))
+    except Exception:
+        # fsspec cannot get at what Spark can, which each file system says by exceptions of its own. Or Spark reads the
+        # files as what the footers do not say: under a name in another case, or as a wider type. A copy has what Spark
+        # reads, and refuses real nulls and lengths itself.
         return None
     same = all((c.kind, c.dtype) == (columns[c.name].kind, columns[c.name].dtype) for c in found.columns)
     return found if same and max(data.unpacked_bytes(found.columns, found.groups)) <= _LARGEST_GROUP_BYTES else None
+
+
+def _are_of_store(urls: Sequence[str], store: Any, frame: Any) -> bool:
+    """Whether the store's file system is that of the files."""
+    here = plans.to_fsspec(store.prefix_path).split(":", 1)[0]
+    if any(url.split(":", 1)[0] != here for url in urls):
+        return False
+    own = plans.to_fsspec(plans.qualified(frame, store.get_spark_path(store.prefix_path)))
+    return {_left_out(store.fs, url) for url in urls} == {_left_out(store.fs, own)}
+
+
+def _left_out(fs: Any, url: str) -> str:
+    """What the file system's own paths do not say of a URL: Azure's account, Hadoop's name node. Equal paths of two of them
+    are two files."""
+    authority = url.partition("://")[2].partition("/")[0]
+    return authority.removeprefix(fs._strip_protocol(url).partition("/")[0])
 
 
 def _facts(frame: Any, store: Any, wanted: Wanted, base: str) -> Optional[Tuple[Any, ...]]:

@@ -59,6 +59,13 @@ def to_fsspec(url: str) -> str:
     return f"{_FROM_HADOOP.get(protocol, protocol)}{colon}{rest}"
 
 
+def qualified(frame: Any, url: str) -> str:
+    """The URL as Hadoop completes it: hdfs:///x is on the name node of its configuration."""
+    session = frame.sparkSession
+    path = session._jvm.org.apache.hadoop.fs.Path(url)
+    return path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()).makeQualified(path).toString()
+
+
 def facts(frame: Any) -> Optional[Tuple[Any, ...]]:
     """What two frames of one plan must have alike to have equal rows under equal names; None: this cannot be told.
 
