@@ -198,6 +198,12 @@ def test_fits_take_turns_where_slots_are_few():
     assert order == ["first", "other"]
 
 
+def test_fits_take_turns_also_where_spark_does_not_tell_its_slots(monkeypatch):
+    session = types.SimpleNamespace(slots=lambda: None, default_parallelism=lambda: 5)
+    monkeypatch.setattr(_session, "active", lambda: session)
+    assert backend._task_slots() == 5
+
+
 class Own:
     """A program's backend, with what an estimator needs of one."""
 

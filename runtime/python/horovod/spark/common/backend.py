@@ -172,12 +172,13 @@ def _call_with_variables(variables: Dict[str, str], fn: Callable[..., Any], args
     return fn(*args, **kwargs)
 
 
-def _task_slots() -> Optional[int]:
-    """How many tasks the cluster runs at once; None: not known."""
+def _task_slots() -> int:
+    """How many tasks the cluster runs at once. Where it does not tell (Spark Connect), as many as it has cores."""
     from horovod.spark import _session
 
-    slots = getattr(_session.active(), "slots", None)
-    return slots() if slots is not None else None
+    session = _session.active()
+    slots = session.slots()
+    return session.default_parallelism() if slots is None else slots
 
 
 class _Turns:
