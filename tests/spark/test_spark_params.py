@@ -231,3 +231,18 @@ def test_files_outside_of_the_store_are_copied_for_processes_elsewhere(monkeypat
     with pytest.raises(KeyboardInterrupt):
         estimator._fit(types.SimpleNamespace(columns=["x", "y"]))
     assert heard == [cache]
+
+
+def test_a_fit_that_somebody_has_cancelled_is_not_run_again():
+    estimator = TorchEstimator(restarts=2, verbose=0)
+    runs = []
+
+    def lost(why):
+        runs.append(why)
+        raise RuntimeError("rank 1 was lost") from Exception(why)
+
+    for why, count in (("Job 7 cancelled part of cancelled job group 9", 1), ("ExecutorLostFailure", 3)):
+        runs.clear()
+        with pytest.raises(RuntimeError, match="rank 1 was lost"):
+            estimator._run_until_done(lambda: lost(why))
+        assert len(runs) == count

@@ -15,6 +15,7 @@ from pyspark.ml import Estimator, Model
 from horovod.common.exceptions import HorovodInternalError
 from horovod.runner import _pickling
 from horovod.runner._job import RemoteTraceback
+from horovod.spark import _stage
 from horovod.spark.common import copies, dataset, fit, materialise, orders, schema
 from horovod.spark.common.backend import SparkBackend
 from horovod.spark.common.checkpoints import Checkpoints
@@ -114,10 +115,10 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
     def _fit(self, frame: Any) -> HorovodModel:
         self._check_told()
         backend = self._get_or_create_backend()
-        data = materialise.prepare(
         cache = self.getCache()
         if cache == "auto" and not getattr(backend, "reads_where_spark_does", False):
             cache = "always"  # of what is in no store, its processes may see nothing
+        data = materialise.prepare(
             frame, self.getStore(), columns=self._features_of(frame.columns), label_columns=self.getLabelCols(),
             sample_weight_col=self.getSampleWeightCol(), validation=self.getValidation() or None,
             num_proc=backend.num_processes(), partitions_per_process=self.getPartitionsPerProcess(),
@@ -343,13 +344,15 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
         return Checkpoints(self.getStore(), run_id, self.getKeepCheckpoints())
 
     def _run_until_done(self, attempt: Any) -> Any:
-        """`attempt()`, again after a loss of processes, at most `restarts` times; what the training raises is raised."""
+        """`attempt()`, again after a loss of processes, at most `restarts` times. What the training raises is raised, and what
+        somebody has cancelled in Spark stays cancelled."""
         for left in range(self.getRestarts(), -1, -1):
             try:
                 return attempt()
             except RuntimeError as error:
                 is_raised_there = isinstance(error.__cause__, RemoteTraceback)
-                if left == 0 or is_raised_there and not isinstance(error, HorovodInternalError):
+                is_final = not isinstance(error, HorovodInternalError) if is_raised_there else _stage.is_wanted_end(error.__cause__)
+                if left == 0 or is_final:
                     raise
                 if self.getVerbose():
                     print(f"processes were lost, and the run is continued from its last checkpoint: {error}")
