@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
 from horovod.spark import _session  # noqa: E402
-from horovod.spark.common import backend, materialise, params  # noqa: E402
+from horovod.spark.common import backend, materialise, params, predict, schema  # noqa: E402
 from horovod.spark.common.backend import HostsBackend, LocalBackend, SparkBackend  # noqa: E402
+from horovod.spark.common.columns import Column  # noqa: E402
 from horovod.spark.torch import TorchEstimator, TorchModel  # noqa: E402
 
 # Horovod's, with their defaults.
@@ -246,3 +247,12 @@ def test_a_fit_that_somebody_has_cancelled_is_not_run_again():
         with pytest.raises(RuntimeError, match="rank 1 was lost"):
             estimator._run_until_done(lambda: lost(why))
         assert len(runs) == count
+
+
+@pytest.mark.parametrize(("dtype", "name", "is_whole"), [
+    ("uint8", "smallint", True), ("uint16", "int", True), ("uint32", "bigint", True), ("uint64", "double", False),
+    ("float16", "float", False), ("int8", "tinyint", True),
+])  # fmt: skip
+def test_predictions_are_numbers_whatever_numbers_a_file_has(dtype, name, is_whole):
+    output = predict.output_of("y__output", 1, schema.metadata_of([Column("y", "number", dtype)])["y"])
+    assert (output.spark_type.simpleString(), output.is_whole) == (name, is_whole)

@@ -15,6 +15,9 @@ from horovod.spark.common import constants
 _BY_DTYPE = {
     "bool": types.BooleanType, "int8": types.ByteType, "int16": types.ShortType, "int32": types.IntegerType,
     "int64": types.LongType, "float32": types.FloatType, "float64": types.DoubleType,
+    # As Spark reads them: it has no unsigned numbers, so each becomes the next wider type.
+    "uint8": types.ShortType, "uint16": types.IntegerType, "uint32": types.LongType, "uint64": types.DecimalType,
+    "float16": types.FloatType,
 }  # fmt: skip
 
 
