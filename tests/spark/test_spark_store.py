@@ -295,3 +295,18 @@ def test_files_for_hdfs_are_uploaded_by_path_and_open_file(tmp_path):
         store.sync_fn("r")(folder)
         store.fs.upload(f"{folder}/sub/a", str(tmp_path / "by-fsspec"))
     assert (tmp_path / "store/runs/r/sub/a").read_text() == (tmp_path / "by-fsspec").read_text() == "of the run"
+
+
+def test_a_check_of_the_cluster_looks_where_the_store_is(tmp_path, monkeypatch):
+    from horovod.spark._shared import SharedFolder
+
+    monkeypatch.setattr(DBFSLocalStore, "normalize_path", staticmethod(lambda path: path.replace("dbfs:", str(tmp_path))))
+    driver = SharedFolder.of("dbfs:/runs")
+    driver.write("driver")
+    task = pickle.loads(pickle.dumps(driver))
+    assert task.why_missing("driver") == task.why_not_written("task-0") == driver.why_missing("task-0") == ""
+    assert "task-1 of file:///" in driver.why_missing("task-1")
+    driver.remove()
+    assert list((tmp_path / "runs").iterdir()) == []
+    assert isinstance(SharedFolder.of("hdfs://namenode:8020/x").store, HDFSStore)  # whose libhdfs needs Hadoop's classes
+    assert "SECRET" not in repr(SharedFolder.of(Store.create("s3://bucket/x", storage_options={"key": "SECRET"})))

@@ -1,36 +1,30 @@
 """Whether the driver and the executors see the same files: each side writes a file that the other looks for."""
 
 import dataclasses
+import os
 import secrets
-from typing import Any, Dict
+from typing import Any
 
 
 @dataclasses.dataclass
 class SharedFolder:
     """A folder of one check, in a store. It travels to the tasks; options with secrets in them are in no text."""
 
+    store: Any
     url: str
-    options: Dict[str, Any] = dataclasses.field(repr=False)
     word: str  # what the files hold
 
     @classmethod
     def of(cls, store: Any) -> "SharedFolder":
-        """In a store of horovod.spark.common.store, or at a URL or path."""
-        prefix = str(getattr(store, "prefix_path", store)).rstrip("/")
-        options = dict(getattr(store, "storage_options", None) or {})
+        """In a store of horovod.spark.common.store, or at a URL or path that is one for the estimators."""
+        from horovod.spark.common.store import Store
+
+        store = Store.create(os.fspath(store)) if isinstance(store, (str, os.PathLike)) else store
         word = secrets.token_hex(8)
-        return cls(f"{prefix}/hvd-check-{word}", options, word)
-
-    def _file_system(self) -> Any:
-        import fsspec
-
-        return fsspec.core.url_to_fs(self.url, **self.options)
+        return cls(store, f"{store.prefix_path.rstrip('/')}/hvd-check-{word}", word)
 
     def write(self, name: str) -> None:
-        files, folder = self._file_system()
-        files.makedirs(folder, exist_ok=True)
-        with files.open(f"{folder}/{name}", "w") as file:
-            file.write(self.word)
+        self.store.write_text(f"{self.url}/{name}", self.word)
 
     def why_not_written(self, name: str) -> str:
         """Empty: the file is written."""
@@ -43,10 +37,8 @@ class SharedFolder:
     def why_missing(self, name: str) -> str:
         """Empty: the other side's file is here."""
         try:
-            files, folder = self._file_system()
-            files.invalidate_cache()
-            with files.open(f"{folder}/{name}", "r") as file:
-                found = file.read()
+            self.store.fs.invalidate_cache()
+            found = self.store.read_text(f"{self.url}/{name}")
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
         else:
@@ -56,7 +48,6 @@ class SharedFolder:
     def remove(self) -> None:
         """What the check wrote."""
         try:
-            files, folder = self._file_system()
-            files.rm(folder, recursive=True)
+            self.store.remove(self.url)
         except Exception:
             pass  # it was not written, and the check has reported why
