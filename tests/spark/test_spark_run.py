@@ -4,10 +4,12 @@ import io
 import os
 import sys
 import time
+import types
 
 import pytest
 
 import horovod.spark
+from horovod.spark import _session
 
 
 def here():
@@ -142,6 +144,19 @@ def test_a_horovod_runner_with_np_0_takes_all_slots(spark):
     with pytest.warns(DeprecationWarning, match="one rank for each slot"):
         runner = HorovodRunner(np=0)
     assert runner.run(main) == "2"
+
+
+def test_a_horovod_runner_with_np_0_takes_the_slots_and_not_the_parallelism(monkeypatch):
+    from sparkdl import HorovodRunner
+
+    session = types.SimpleNamespace(slots=lambda: 3, default_parallelism=lambda: 200)
+    monkeypatch.setattr(_session, "active", lambda: session)
+    monkeypatch.setattr(horovod.spark, "run", lambda main, **words: [words["num_proc"]])
+    with pytest.warns(DeprecationWarning):
+        runner = HorovodRunner(np=0)
+    assert runner.run(here) == 3
+    session.slots = lambda: None  # a cluster that does not tell
+    assert runner.run(here) == 200 and HorovodRunner(np=2).run(here) == 2
 
 
 def test_names_that_sparkdl_had_say_where_they_are():

@@ -31,7 +31,7 @@ class HorovodRunner:
         if np == 0:
             warnings.warn(
                 "HorovodRunner(np=0) is one rank for each slot that Spark has when run() begins; "
-                "write np=spark.sparkContext.defaultParallelism, or a number",
+                "write the number of ranks that you want",
                 DeprecationWarning,
                 stacklevel=2,
             )
@@ -54,9 +54,13 @@ class HorovodRunner:
 
     def _run_on_spark(self, main: Callable[..., Any], kwargs: Dict[str, Any]) -> Any:
         import horovod.spark
+        from horovod.spark import _session
 
+        size = self.num_processor
+        if size == 0:
+            session = _session.active()
+            size = session.slots() or session.default_parallelism()
         shown = self.driver_log_verbosity == "all"
         stdout: Optional[Any] = sys.stdout if shown else _Nowhere()
         stderr: Optional[Any] = sys.stderr if shown else _Nowhere()
-        size = self.num_processor or None  # None: as many as there are slots
         return horovod.spark.run(main, kwargs=kwargs, num_proc=size, stdout=stdout, stderr=stderr)[0]
