@@ -10,11 +10,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 import horovod.spark
-from horovod.spark import _job
+from horovod.spark import _job, _session
 from patience import PATIENCE
 from spark_deaths import VICTIMS, die, is_alive, job_processes, kill, record, records, wait_for_nothing, wait_for_slots
 
@@ -72,6 +73,54 @@ def test_ranks_of_a_lost_executor_are_started_again_before_spark_has_noticed(spa
     assert horovod.spark.run(train, args=(str(tmp_path),), num_proc=2, restarts=5, stderr=io.StringIO()) == ["0", "1"]
     watcher.join(PATIENCE)
     wait_for_slots(2)
+
+
+class WithoutTags:
+    """A SparkContext as before Spark 3.5."""
+
+    def __init__(self, context):
+        self._context = context
+
+    def __getattr__(self, name):
+        if name in ("addJobTag", "cancelJobsWithTag"):
+            raise AttributeError(name)
+        return getattr(self._context, name)
+
+
+def test_without_tags_the_callers_other_jobs_go_on(spark, tmp_path):
+    context = spark.sparkContext
+
+    def wait(_):
+        while not (tmp_path / "end").exists():
+            time.sleep(0.01)
+        return 7
+
+    def in_group(work):
+        context.setJobGroup("of-the-caller", "a cell")
+        try:
+            found.append(work())
+        except Exception as error:
+            found.append(str(error))
+
+    found = []
+    context.setJobGroup("of-the-caller", "a cell")
+    try:
+        session = _session.ClassicSession(WithoutTags(context), 0)
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    stage = threading.Thread(target=in_group, args=(lambda: session.run_stage(1, wait, is_gang=False),))
+    other = threading.Thread(target=in_group, args=(lambda: context.parallelize([0], 1).map(wait).collect(),))
+    stage.start()
+    other.start()
+    deadline = time.monotonic() + PATIENCE
+    while len(context.statusTracker().getActiveJobsIds()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    session.cancel()
+    stage.join(PATIENCE)
+    (tmp_path / "end").touch()
+    other.join(PATIENCE)
+    assert "cancelled" in found[0] and found[1] == [7]
 
 
 def test_cancelling_the_callers_jobs_ends_the_ranks(spark, tmp_path):

@@ -168,6 +168,7 @@ class ClassicSession(Session):
         # caller's pool: the stage's thread takes both over.
         self._group = context.getLocalProperty("spark.jobGroup.id") or self._tag
         self._pool = context.getLocalProperty("spark.scheduler.pool")
+        self._description = f"ranks of horovod.spark.run ({self._tag.rpartition('.')[2]})"
 
     def conf(self, name: str, default: str) -> str:
         return self._context.getConf().get(name, default)
@@ -188,7 +189,7 @@ class ClassicSession(Session):
 
     def run_stage(self, tasks: int, task: Task, is_gang: bool = True) -> List[bytes]:
         # pyspark has one JVM thread for each Python thread, so the values set here hold for this thread only.
-        self._context.setJobGroup(self._group, "ranks of horovod.spark.run", interruptOnCancel=True)
+        self._context.setJobGroup(self._group, self._description, interruptOnCancel=True)
         if self._pool:
             self._context.setLocalProperty("spark.scheduler.pool", self._pool)
         if hasattr(self._context, "addJobTag"):  # Spark 3.5 and later
@@ -208,8 +209,14 @@ class ClassicSession(Session):
     def cancel(self) -> None:
         if hasattr(self._context, "cancelJobsWithTag"):
             self._context.cancelJobsWithTag(self._tag)
-        else:
+        elif self._group == self._tag:
             self._context.cancelJobGroup(self._group)
+        else:  # the group is the caller's, and so are its other jobs
+            scala = self._context._jsc.sc()
+            for job in self._context.statusTracker().getActiveJobsIds():
+                told = scala.statusStore().job(job).description()
+                if told.isDefined() and told.get() == self._description:
+                    scala.cancelJob(job)
 
 
 class ConnectSession(Session):
