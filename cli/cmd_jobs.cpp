@@ -113,6 +113,8 @@ Result<std::vector<std::string>> describe_waiting(ServicePlace& place, const Job
   };
   const int idle = count([](const NodeRecord& node) { return node.state == ClusterNodeState::kIdle; });
   const int in_service = count([](const NodeRecord& node) { return node.is_in_service; });
+  HVD_TRY_ASSIGN(std::vector<AvoidedNode> avoided, place.store.clusters().avoided().of(job.id));
+  std::erase_if(avoided, [](const AvoidedNode& node) { return !is_unusable(node.health, now_ms()); });
   const int needed = job.max_nodes > 0 ? job.min_nodes : job.node_count;
   std::string text = "it waits for " + counted(static_cast<std::size_t>(needed), "node") + " of cluster " +
                      job.cluster + ": " + std::to_string(idle) + " of " + std::to_string(cluster.nodes.size()) +
@@ -120,10 +122,16 @@ Result<std::vector<std::string>> describe_waiting(ServicePlace& place, const Job
   if (in_service < needed) {
     text += ", and no more than " + std::to_string(in_service) + " are in service; hvdrun cluster resume " +
             job.cluster + " takes the others back";
+  } else if (!avoided.empty()) {
+    text += ", and it does not get those for a while that it could not reach; hvdrun cluster resume " + job.cluster +
+            " lets it try them at once";
   } else if (idle >= needed) {
     text += ", and jobs that come first are taking theirs";
   }
   std::vector<std::string> lines = unusable_lines(cluster);
+  for (const AvoidedNode& node : avoided) {
+    lines.push_back(node.health.why + "; this job does not get it before " + utc_text(node.health.unusable_until_ms));
+  }
   lines.insert(lines.begin(), std::move(text));
   return lines;
 }

@@ -40,6 +40,9 @@ constexpr std::size_t kMostDetails = 4096;
 // While the disk is full, the job's end cannot be recorded; it is retried for this long.
 constexpr auto kTimeToWriteEnd = std::chrono::minutes(10);
 constexpr auto kBetweenTries = std::chrono::seconds(1);
+constexpr const char* kWrongWay =
+    "The job has reached none of its nodes, and the nodes are not at fault; are its keys, --rsh, ssh configuration and "
+    "--start-timeout right? hvdrun check with the same flags says more";
 
 std::string last_words(const std::string& file) {
   std::ifstream stream(file, std::ios::binary | std::ios::ate);
@@ -105,14 +108,18 @@ class SupervisedJob final : public FileJobObserver {
     std::vector<JobNode> nodes;
     for (std::size_t i = 0; i < facts.size(); ++i) {
       nodes.push_back({layout.nodes[i].name, facts[i].address});
+      has_logged_in_ = has_logged_in_ || (!facts[i].address.empty() && !is_here(layout.nodes[i]));
     }
-    writes_.set_addresses(std::move(nodes));
+    writes_.set_addresses(std::move(nodes), has_logged_in_);
   }
 
-  void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) override { unreached_ = hosts; }
+  void on_unreached(const Unreached& unreached) override {
+    unreached_ = unreached;
+    unreached_.has_reached_one = unreached_.has_reached_one || has_logged_in_;
+  }
 
   // Returns the hosts that could not be reached, or were lost, before any process of the job began.
-  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unreached() const { return unreached_; }
+  [[nodiscard]] const Unreached& unreached() const { return unreached_; }
 
   void on_lost(const std::vector<std::string>& hosts) override { lost_ = hosts; }
   [[nodiscard]] const std::vector<std::string>& lost() const { return lost_; }
@@ -256,8 +263,8 @@ class SupervisedJob final : public FileJobObserver {
     if (status == kSetUpFailed && phase_ != Phase::kStarted) {
       return failed(status, "JobSetUpFailed", "A node could not be set up for the job");
     }
-    if (status == exit_code::kUnreachable && !unreached_.empty()) {
-      const std::string& host = unreached_.front().first;
+    if (status == exit_code::kUnreachable && !unreached_.hosts.empty()) {
+      const std::string& host = unreached_.hosts.front().name;
       return failed(status, "JobLaunchFailed",
                     "A node could not be reached: " + host + "; hvdrun check -H " + host + " says more");
     }
@@ -276,7 +283,8 @@ class SupervisedJob final : public FileJobObserver {
   LoopWrites writes_;
   CliOptions options_;
   HostList cluster_hosts_;
-  std::vector<std::pair<std::string, std::string>> unreached_;
+  Unreached unreached_;
+  bool has_logged_in_ = false;  // on another machine
   std::vector<std::string> lost_;
   int first_size_ = 0;  // the names of ranks' folders have the digits for so many ranks
   Phase phase_ = Phase::kClaimed;
@@ -299,14 +307,18 @@ Result<bool> run_once(ServicePlace& place, JobRecord record) {
   hold_signals(SIG_BLOCK);
   place.dir.wake();
   SupervisedJob job(place, std::move(record));
-  const RecordedEnd end = job.run();
+  RecordedEnd end = job.run();
   const Deadline deadline = Deadline::after(kTimeToWriteEnd);
   bool has_put_back = false;
   for (;;) {
     Result<bool> waits(false);
-    if (!has_put_back && !job.unreached().empty()) {
-      waits = place.store.put_back(id, job.unreached());
-      has_put_back = waits.ok();
+    if (!has_put_back && !job.unreached().hosts.empty()) {
+      const auto done = place.store.put_back(id, job.unreached());
+      waits = done.ok() ? Result<bool>(done.value() == PutBack::kWaits) : Result<bool>(done.error());
+      has_put_back = done.ok();
+      if (done.ok() && done.value() == PutBack::kIsWrong) {
+        end.error.message = kWrongWay;
+      }
     }
     if (waits.ok() && !waits.value()) {
       const auto ended = place.store.end(id, end, job.lost());

@@ -135,7 +135,7 @@ Lines StepReporter::lines_of(const Failure& failure) {
   Lines lines = released();
   Failure told = failure;
   told.is_before_ranks = words_.is_per_node;
-  memory_.note_unreached(failure.cause.hosts);
+  memory_.note_unreached(failure.cause.unreached);
   const int rank = failure.cause.rank;
   if (rank >= 0) {
     memory_.say(node_of(rank), "Output:");

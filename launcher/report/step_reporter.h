@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/job/unreached.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_reporter.h"
 
@@ -34,9 +35,8 @@ class StepMemory {
   // A node that was given back while the others go on may be gone by the next step.
   void note_left(int node) { left_.insert(node); }
   [[nodiscard]] bool has_left(int node) const { return left_.contains(node); }
-  // These hosts could not be reached, each for its reason.
-  void note_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) { unreached_ = hosts; }
-  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unreached() const { return unreached_; }
+  void note_unreached(const Unreached& unreached) { unreached_ = unreached; }
+  [[nodiscard]] const Unreached& unreached() const { return unreached_; }
   // A process of the job has been started, not only one that prepares a node.
   void note_begun() { has_begun_ = true; }
   [[nodiscard]] bool has_begun() const { return has_begun_; }
@@ -56,7 +56,7 @@ class StepMemory {
   bool has_told_ = false;
   std::set<int> lost_;
   std::set<int> left_;
-  std::vector<std::pair<std::string, std::string>> unreached_;
+  Unreached unreached_;
   bool has_begun_ = false;
   std::set<std::string> said_;
 };

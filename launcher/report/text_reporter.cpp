@@ -85,8 +85,8 @@ Lines TextReporter::lines_of(const news::AllRestarted& restarted) {
   if (restarted.cause.kind == Cause::Kind::kUnreached) {
     // Why they could not be reached was told as the cause of the start that failed.
     std::string names;
-    for (const auto& [host, why] : restarted.cause.hosts) {
-      add_to_list(names, host);
+    for (const UnreachedHost& host : restarted.cause.unreached.hosts) {
+      add_to_list(names, host.name);
     }
     return lines_of(Note{LogLevel::kWarning, -1, "the job starts without " + (names.empty() ? "this machine" : names)});
   }

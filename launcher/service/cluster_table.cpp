@@ -124,10 +124,9 @@ Result<void> ClusterTable::set_drained(const std::string& cluster, const std::ve
                                        bool drained) {
   return database_.in_transaction([&]() -> Result<void> {
     const auto flag = static_cast<std::int64_t>(drained);
-    constexpr const char* kForget = "UPDATE node_health SET failures = 0, unusable_until_ms = 0 WHERE cluster = ?";
     if (nodes.empty()) {
       HVD_TRY(database_.change("UPDATE node SET drained = ? WHERE cluster = ?", {flag, cluster}));
-      HVD_TRY(drained ? Result<int>(0) : database_.change(kForget, {cluster}));
+      HVD_TRY(drained ? Result<void>() : forget_failures("cluster = ?", {cluster}));
     }
     for (const std::string& node : nodes) {
       HVD_TRY_ASSIGN(const int done, database_.change("UPDATE node SET drained = ? WHERE cluster = ? AND name = ?",
@@ -135,10 +134,17 @@ Result<void> ClusterTable::set_drained(const std::string& cluster, const std::ve
       if (done == 0) {
         return Error(Code::kNotFound, "the cluster '" + cluster + "' has no node '" + shown_text(node) + "'");
       }
-      HVD_TRY(drained ? Result<int>(0) : database_.change(std::string(kForget) + " AND name = ?", {cluster, node}));
+      HVD_TRY(drained ? Result<void>() : forget_failures("cluster = ? AND name = ?", {cluster, node}));
     }
     return {};
   });
+}
+
+Result<void> ClusterTable::forget_failures(const std::string& where, const std::vector<SqlValue>& arguments) {
+  HVD_TRY(database_.change("UPDATE node_health SET failures = 0, unusable_until_ms = 0 WHERE " + where, arguments));
+  HVD_TRY(database_.change("DELETE FROM avoided_node WHERE name IN (SELECT name FROM node WHERE " + where + ")",
+                           arguments));
+  return {};
 }
 
 Result<std::vector<NodeRecord>> ClusterTable::nodes_of(const std::string& cluster) {
@@ -164,10 +170,10 @@ Result<std::vector<NodeRecord>> ClusterTable::nodes_of(const std::string& cluste
   return nodes;
 }
 
-Result<std::int64_t> ClusterTable::next_idle_ms(const std::string& cluster) {
+Result<std::int64_t> ClusterTable::next_idle_ms(const std::string& cluster, std::int64_t job) {
   HVD_TRY_ASSIGN(const auto nodes, nodes_of(cluster));
   const std::int64_t now = now_();
-  std::int64_t next = 0;
+  HVD_TRY_ASSIGN(std::int64_t next, avoided_.next_ms(job, now));
   for (const NodeRecord& node : nodes) {
     const std::int64_t leaving = is_leaving(node.leaving_until_ms, now) ? node.leaving_until_ms : 0;
     const std::int64_t unusable = is_unusable(node.health, now) ? node.health.unusable_until_ms : 0;
@@ -204,6 +210,23 @@ Result<bool> ClusterTable::free_drained(std::int64_t job, const std::string& nod
                                   " drained = 1",
                                   {leaving_until_ms, job, node}));
   return freed != 0;
+}
+
+Result<void> ClusterTable::blame_avoided(const std::string& cluster, std::int64_t job) {
+  HVD_TRY_ASSIGN(const std::vector<AvoidedNode> avoided, avoided_.of(job));
+  if (avoided.empty()) {
+    return {};
+  }
+  HVD_TRY_ASSIGN(const std::vector<NodeRecord> nodes, nodes_of(cluster));
+  for (const NodeRecord& node : nodes) {
+    const auto own = std::find_if(avoided.begin(), avoided.end(),
+                                  [&node](const AvoidedNode& other) { return other.name == node.host.name; });
+    // What is over, or was so only for this job, says nothing of the node as it is now.
+    if (own != avoided.end() && is_unusable(own->health, now_()) && !own->health.was_reached) {
+      HVD_TRY(set_health(cluster, own->name, after_failure(node.health, own->health.why, now_())));
+    }
+  }
+  return avoided_.forget(job);
 }
 
 Result<void> ClusterTable::set_health(const std::string& cluster, const std::string& node, const NodeHealth& health) {

@@ -47,7 +47,7 @@ class ClusterTable {
   using Now = std::function<std::int64_t()>;  // milliseconds since 1970
 
   // The database, which has the tables (JobStore::open), must outlive it.
-  ClusterTable(Database& database, Now now) : database_(database), now_(std::move(now)) {}
+  ClusterTable(Database& database, Now now) : database_(database), now_(std::move(now)), avoided_(database) {}
 
   // Adds a cluster. A host may be in one cluster only; otherwise it would be given to two jobs.
   Result<void> add(const Cluster& cluster);
@@ -62,11 +62,13 @@ class ClusterTable {
   Result<void> set_drained(const std::string& cluster, const std::vector<std::string>& nodes, bool drained);
 
   // The methods below begin no transaction, since the caller may have begun one.
+  AvoidedNodes& avoided() { return avoided_; }
   Result<bool> has(const std::string& name);
   // Returns the nodes of the cluster in their order; of their hosts only the names.
   Result<std::vector<NodeRecord>> nodes_of(const std::string& cluster);
-  // Returns when the next node of the cluster that is leaving, or could not be reached, becomes idle; 0: there is none.
-  Result<std::int64_t> next_idle_ms(const std::string& cluster);
+  // Returns when the next node of the cluster that is leaving, or could not be reached, becomes idle for this job; 0:
+  // there is none.
+  Result<std::int64_t> next_idle_ms(const std::string& cluster, std::int64_t job);
   // Gives the job a node that no job has.
   Result<void> give(const std::string& cluster, const std::string& node, std::int64_t job);
   // Takes all its nodes from a job. They are leaving until then; 0: they are idle.
@@ -75,11 +77,17 @@ class ClusterTable {
   Result<void> free_one(std::int64_t job, const std::string& node, std::int64_t leaving_until_ms);
   // Takes this node from the job if it is drained. False: it is not drained any more, or the job has ended.
   Result<bool> free_drained(std::int64_t job, const std::string& node, std::int64_t leaving_until_ms);
+  // The nodes that this job avoids are at fault, since it has reached others: no job gets them for a while.
+  Result<void> blame_avoided(const std::string& cluster, std::int64_t job);
   Result<void> set_health(const std::string& cluster, const std::string& node, const NodeHealth& health);
 
  private:
+  // Says that these nodes are back, for all jobs.
+  Result<void> forget_failures(const std::string& where, const std::vector<SqlValue>& arguments);
+
   Database& database_;
   Now now_;
+  AvoidedNodes avoided_;
 };
 
 }  // namespace hvd::launch

@@ -119,7 +119,7 @@ Result<Duration> GrantedNodes::update() {
     known_ = hosts;
     handlers_.on_hosts(hosts);
   }
-  HVD_TRY_ASSIGN(const std::int64_t idle_ms, store_.clusters().next_idle_ms(own.cluster));
+  HVD_TRY_ASSIGN(const std::int64_t idle_ms, store_.clusters().next_idle_ms(own.cluster, job_));
   if (idle_ms == 0) {
     return Duration(kLongestSleep);
   }

@@ -62,6 +62,7 @@ Result<void> prepare(Database& database, const StateDir& dir) {
   // Older programs, which know schema 1, leave this table alone.
   HVD_TRY(database.run(engine_job_table()));
   HVD_TRY(database.run(kHealthTable));
+  HVD_TRY(database.run(AvoidedNodes::table()));
   if (version != kSchemaVersion) {
     return Error(Code::kInvalid, "the jobs' records (" + dir.database() + ") have schema " + std::to_string(version) +
                                      ", which a newer hvdrun has made; this one knows schema " +
@@ -135,6 +136,23 @@ Result<bool> is_name_taken(Database& database, const std::string& name) {
       const auto rows,
       database.query("SELECT 1 FROM job WHERE name = ? UNION SELECT 1 FROM engine_job WHERE name = ?", {name, name}));
   return !rows.empty();
+}
+
+// Returns the indexes of those of the nodes that have these names.
+std::vector<int> places_of(const std::vector<std::string>& names, const std::vector<NodeRecord>& nodes) {
+  std::vector<int> places;
+  for (std::size_t place = 0; place < nodes.size(); ++place) {
+    if (std::find(names.begin(), names.end(), nodes[place].host.name) != names.end()) {
+      places.push_back(static_cast<int>(place));
+    }
+  }
+  return places;
+}
+
+// Returns what is known of a node, by its name.
+NodeHealth health_of(const std::vector<NodeRecord>& nodes, const std::string& name) {
+  const auto places = places_of({name}, nodes);
+  return places.empty() ? NodeHealth() : nodes[static_cast<std::size_t>(places.front())].health;
 }
 
 Result<void> queue_again(Database& database, std::int64_t id, std::int64_t now_ms) {
@@ -279,10 +297,15 @@ Result<std::vector<std::string>> JobStore::plan_for(const JobRecord& own) {
                  database_->query("SELECT id, CASE WHEN max_nodes > 0 THEN min_nodes ELSE node_count END, priority,"
                                   " max_nodes FROM job WHERE cluster = ? AND state = 'queued'",
                                   {own.cluster}));
+  HVD_TRY_ASSIGN(const auto nodes, clusters_.nodes_of(own.cluster));
+  HVD_TRY_ASSIGN(const auto avoided, clusters_.avoided().now(now_()));
   std::vector<WaitingJob> jobs;
   for (const SqlRow& row : waiting) {
     jobs.push_back({row.integer(0), static_cast<int>(row.integer(1)), static_cast<int>(row.integer(2)),
                     static_cast<int>(row.integer(3))});
+    if (const auto those = avoided.find(row.integer(0)); those != avoided.end()) {
+      jobs.back().avoided = places_of(those->second, nodes);
+    }
   }
   HVD_TRY_ASSIGN(const auto elastic,
                  database_->query("SELECT id, priority, max_nodes - (SELECT count(*) FROM node WHERE node.job = job.id)"
@@ -292,7 +315,6 @@ Result<std::vector<std::string>> JobStore::plan_for(const JobRecord& own) {
   for (const SqlRow& row : elastic) {
     growing.push_back({row.integer(0), static_cast<int>(row.integer(1)), static_cast<int>(row.integer(2))});
   }
-  HVD_TRY_ASSIGN(const auto nodes, clusters_.nodes_of(own.cluster));
   std::vector<ScheduledNode> places;
   places.reserve(nodes.size());
   for (const NodeRecord& node : nodes) {
@@ -392,7 +414,7 @@ Result<void> JobStore::set_output(std::int64_t id, const std::string& directory,
   return {};
 }
 
-Result<void> JobStore::set_addresses(std::int64_t id, const std::vector<JobNode>& known) {
+Result<void> JobStore::set_addresses(std::int64_t id, const std::vector<JobNode>& known, bool has_logged_in) {
   return database_->in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(JobRecord own, job(id));
     for (JobNode& node : own.nodes) {
@@ -400,8 +422,12 @@ Result<void> JobStore::set_addresses(std::int64_t id, const std::vector<JobNode>
         if (other.name == node.name && !other.address.empty()) {
           node.address = other.address;
           HVD_TRY(clusters_.set_health(own.cluster, node.name, after_success()));
+          HVD_TRY(clusters_.avoided().note_reached(node.name, id));
         }
       }
+    }
+    if (has_logged_in) {
+      HVD_TRY(clusters_.blame_avoided(own.cluster, id));
     }
     HVD_TRY(database_->change("UPDATE job SET nodes = ? WHERE id = ?", {nodes_text(own.nodes), id}));
     return {};
@@ -415,7 +441,7 @@ Result<void> JobStore::write_end(std::int64_t id, const RecordedEnd& end) {
       " error_message = ?, error_details = ? WHERE id = ?",
       {std::string(state_name(end.state)), now, now, end.exit_code ? sql_number(*end.exit_code) : SqlValue(),
        sql_number(end.status), end.error.code, end.error.message, end.error.details, id}));
-  return {};
+  return clusters_.avoided().forget(id);
 }
 
 std::int64_t JobStore::leaving_until_ms(const JobRecord& own) const {
@@ -485,25 +511,34 @@ Result<void> JobStore::bury(std::int64_t id, const std::string& boot) {
   });
 }
 
-Result<bool> JobStore::put_back(std::int64_t id, const std::vector<std::pair<std::string, std::string>>& unreached) {
-  return database_->in_transaction([&]() -> Result<bool> {
+Result<PutBack> JobStore::put_back(std::int64_t id, const Unreached& unreached) {
+  return database_->in_transaction([&]() -> Result<PutBack> {
     HVD_TRY_ASSIGN(const JobRecord own, job(id));
     HVD_TRY_ASSIGN(const std::vector<NodeRecord> nodes, clusters_.nodes_of(own.cluster));
-    bool waits_again = own.state == ExecutionState::kRunning && own.attempts < kMostAttempts && !unreached.empty();
-    for (const auto& [name, why] : unreached) {
-      const std::string& host = name;
-      const auto node =
-          std::find_if(nodes.begin(), nodes.end(), [&host](const NodeRecord& n) { return n.host.name == host; });
-      waits_again = waits_again && node != nodes.end() && node->health.was_reached;
-      if (node != nodes.end()) {
-        HVD_TRY(clusters_.set_health(own.cluster, name, after_failure(node->health, why, now_())));
+    HVD_TRY_ASSIGN(const std::vector<AvoidedNode> avoided, clusters_.avoided().of(id));
+    const bool were_reached = std::all_of(unreached.hosts.begin(), unreached.hosts.end(),
+                                          [&](const UnreachedHost& h) { return health_of(nodes, h.name).was_reached; });
+    const bool may_wait = own.state == ExecutionState::kRunning && own.attempts < kMostAttempts &&
+                          !unreached.hosts.empty() && were_reached;
+    if (may_wait && is_job_at_fault(avoided, unreached)) {
+      return PutBack::kIsWrong;
+    }
+    if (unreached.has_reached_one) {
+      HVD_TRY(clusters_.blame_avoided(own.cluster, id));
+    }
+    for (const UnreachedHost& host : unreached.hosts) {
+      const NodeHealth before = health_of(nodes, host.name);
+      if (!unreached.has_reached_one) {
+        HVD_TRY(clusters_.avoided().add(id, host, now_()));
+      } else if (!places_of({host.name}, nodes).empty()) {
+        HVD_TRY(clusters_.set_health(own.cluster, host.name, after_failure(before, host.why, now_())));
       }
     }
-    if (waits_again) {
+    if (may_wait) {
       HVD_TRY(clusters_.free_all(id, 0));
       HVD_TRY(queue_again(*database_, id, now_()));
     }
-    return waits_again;
+    return may_wait ? PutBack::kWaits : PutBack::kEnds;
   });
 }
 

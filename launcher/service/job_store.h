@@ -1,6 +1,6 @@
 // JobStore holds the records of the service: its jobs and all operations that change them, and the clusters whose nodes
-// the jobs get (ClusterTable). Each change is one transaction together with the check that it depends on, so that of
-// several processes that want the same thing one gets it.
+// the jobs get (ClusterTable). Each change is one transaction together with the check that it depends on,
+// so that of several processes that want the same thing one gets it.
 //
 // Thread: one at a time; processes: any number.
 #pragma once
@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/job/unreached.h"
 #include "launcher/service/cluster_table.h"
 #include "launcher/service/database.h"
 #include "launcher/service/job_record.h"
@@ -27,6 +28,13 @@ struct Claimant {
 };
 
 enum class StopOutcome : std::uint8_t { kHadEnded, kEnded, kTerminating };
+
+// Says what becomes of a job that could not reach its nodes.
+enum class PutBack : std::uint8_t {
+  kWaits,    // again, with its nodes idle
+  kEnds,     // the caller ends it
+  kIsWrong,  // so does it here: what the job itself brings to reach its nodes is wrong
+};
 
 class JobStore {
  public:
@@ -69,12 +77,13 @@ class JobStore {
   Result<void> set_phase(std::int64_t id, Phase phase);
   Result<void> set_leaving_time(std::int64_t id, std::int64_t leave_ms, bool is_local);
   Result<void> set_output(std::int64_t id, const std::string& directory, const std::vector<std::string>& rank_files);
-  // Records the addresses of nodes that the job has, and so has reached.
-  Result<void> set_addresses(std::int64_t id, const std::vector<JobNode>& known);
-  // Called when the job could not reach these nodes, each for its reason, before any rank was started: no job gets them
-  // for a while. Returns whether the job waits again, with its other nodes idle. It does not if no job has ever reached
-  // one of them, after too many attempts, or if a user has stopped it; the caller ends it then.
-  Result<bool> put_back(std::int64_t id, const std::vector<std::pair<std::string, std::string>>& unreached);
+  // Records the addresses of nodes that the job has, and so has reached. `has_logged_in`: one of them is another
+  // machine, so that those which the job could not reach before are at fault.
+  Result<void> set_addresses(std::int64_t id, const std::vector<JobNode>& known, bool has_logged_in);
+  // Called when the job could not reach these nodes before any rank was started. If it has reached another one, no job
+  // gets them for a while; else only this job does not, since it may be at fault itself. It does not wait again if that
+  // is certain, if no job has ever reached one of them, after too many attempts, or if a user has stopped it.
+  Result<PutBack> put_back(std::int64_t id, const Unreached& unreached);
   // Ends the job and makes its nodes idle again; the `lost` ones only when the agents there have surely ended. A
   // terminating job has failed because it was stopped, whatever `end` says.
   Result<void> end(std::int64_t id, const RecordedEnd& end, const std::vector<std::string>& lost = {});

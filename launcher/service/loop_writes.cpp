@@ -27,8 +27,9 @@ void LoopWrites::set_output(std::string directory, std::vector<std::string> rank
   write_or_retry();
 }
 
-void LoopWrites::set_addresses(std::vector<JobNode> known) {
+void LoopWrites::set_addresses(std::vector<JobNode> known, bool has_logged_in) {
   addresses_ = std::move(known);
+  has_logged_in_ = has_logged_in;
   write_or_retry();
 }
 
@@ -44,7 +45,7 @@ Result<void> LoopWrites::write() {
     output_.reset();
   }
   if (!addresses_.empty()) {
-    HVD_TRY(store_.set_addresses(job_, addresses_));
+    HVD_TRY(store_.set_addresses(job_, addresses_, has_logged_in_));
     addresses_.clear();
   }
   return {};

@@ -26,7 +26,7 @@ class LoopWrites {
   // Says on which loop it is tried again; without one, end() does. The loop must not run after end().
   void retry_on(EventLoop& loop);
   void set_output(std::string directory, std::vector<std::string> rank_files);
-  void set_addresses(std::vector<JobNode> known);
+  void set_addresses(std::vector<JobNode> known, bool has_logged_in);
   // Writes what is left, and may wait for other processes.
   Result<void> end();
 
@@ -46,6 +46,7 @@ class LoopWrites {
   // not written yet
   std::optional<Output> output_;
   std::vector<JobNode> addresses_;
+  bool has_logged_in_ = false;
 };
 
 }  // namespace hvd::launch

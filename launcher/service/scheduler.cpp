@@ -2,10 +2,31 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
+namespace {
+
+bool has(const std::vector<int>& nodes, int node) {
+  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+}
+
+// Takes at most so many nodes from those that are idle, in their order, and none that is avoided.
+std::vector<int> take(std::vector<int>& idle, std::size_t most, const std::vector<int>& avoided) {
+  std::vector<int> taken;
+  std::erase_if(idle, [&](int node) {
+    const bool is_taken = taken.size() < most && !has(avoided, node);
+    if (is_taken) {
+      taken.push_back(node);
+    }
+    return is_taken;
+  });
+  return taken;
+}
+
+}  // namespace
 
 std::vector<Start> plan_starts(std::vector<WaitingJob> jobs, const std::vector<ScheduledNode>& nodes,
                                std::vector<GrowingJob> growing) {
@@ -21,33 +42,36 @@ std::vector<Start> plan_starts(std::vector<WaitingJob> jobs, const std::vector<S
     }
   }
   std::vector<Start> starts;
-  std::size_t given = 0;
+  bool does_one_wait = false;
   for (const WaitingJob& job : jobs) {
-    if (job.node_count < 1 || job.node_count > in_service) {
+    const auto is_kept_from_it = [&nodes](int node) { return nodes[static_cast<std::size_t>(node)].is_in_service; };
+    const auto avoided = std::count_if(job.avoided.begin(), job.avoided.end(), is_kept_from_it);
+    if (job.node_count < 1 || job.node_count > in_service - avoided) {
       continue;
     }
     const auto wanted = static_cast<std::size_t>(job.node_count);
-    if (idle.size() - given < wanted) {
-      return starts;  // what is idle is kept for it
+    std::vector<int> taken = take(idle, wanted, job.avoided);
+    if (taken.size() < wanted) {
+      does_one_wait = true;  // what is idle is kept for it; only what it avoids is left
+      continue;
     }
-    const auto first = idle.begin() + static_cast<std::ptrdiff_t>(given);
-    starts.push_back({job.id, {first, first + job.node_count}});
-    given += wanted;
-    growing.push_back({job.id, job.priority, job.most - job.node_count});
+    starts.push_back({job.id, std::move(taken)});
+    growing.push_back({job.id, job.priority, job.most - job.node_count, job.avoided});
+  }
+  if (does_one_wait) {
+    return starts;
   }
   std::sort(growing.begin(), growing.end(), [](const GrowingJob& a, const GrowingJob& b) {
     return std::tuple(-a.priority, a.id) < std::tuple(-b.priority, b.id);
   });
   for (const GrowingJob& job : growing) {
-    const std::size_t more = std::min(idle.size() - given, static_cast<std::size_t>(std::max(job.room, 0)));
-    if (more == 0) {
+    const std::vector<int> more = take(idle, static_cast<std::size_t>(std::max(job.room, 0)), job.avoided);
+    if (more.empty()) {
       continue;
     }
     auto start = std::find_if(starts.begin(), starts.end(), [&job](const Start& s) { return s.id == job.id; });
     start = start == starts.end() ? starts.insert(starts.end(), Start{job.id, {}}) : start;
-    const auto first = idle.begin() + static_cast<std::ptrdiff_t>(given);
-    start->nodes.insert(start->nodes.end(), first, first + static_cast<std::ptrdiff_t>(more));
-    given += more;
+    start->nodes.insert(start->nodes.end(), more.begin(), more.end());
   }
   return starts;
 }

@@ -3,7 +3,7 @@
 //
 // Jobs are ordered by priority, then by their submission. A job gets all its nodes at once. A later job never overtakes
 // one that only waits for nodes to become idle; otherwise a job that needs many nodes could wait for ever. A job that
-// needs more nodes than the cluster has in service is passed over.
+// needs more nodes than the cluster has in service for it is passed over.
 //
 // What is idle then, and what nobody waits for, is given to elastic jobs, to those that start and those that run: they
 // get more nodes up to their most, in the same order. While a job waits for nodes to become idle no other one grows.
@@ -19,13 +19,15 @@ struct WaitingJob {
   std::int64_t id = 0;  // increases in the order of submission
   int node_count = 1;   // with which it starts
   int priority = 0;
-  int most = 0;  // of an elastic job
+  int most = 0;                // of an elastic job
+  std::vector<int> avoided{};  // indexes of nodes that it could not reach, and does not get for a while
 };
 
 struct GrowingJob {
   std::int64_t id = 0;
   int priority = 0;
   int room = 0;  // how many nodes more it may have
+  std::vector<int> avoided{};
 };
 
 struct ScheduledNode {

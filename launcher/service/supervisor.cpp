@@ -141,7 +141,7 @@ Result<Turn> ask_for_turn(const StateDir& dir, JobStore& store, std::int64_t id,
   if (turn.job) {
     return turn;  // no later error may lose what was claimed
   }
-  HVD_TRY_ASSIGN(const std::int64_t idle_ms, store.clusters().next_idle_ms(own.value().cluster));
+  HVD_TRY_ASSIGN(const std::int64_t idle_ms, store.clusters().next_idle_ms(own.value().cluster, id));
   if (idle_ms > 0) {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const auto left = std::chrono::milliseconds(idle_ms) - std::chrono::duration_cast<std::chrono::milliseconds>(now);

@@ -13,6 +13,7 @@ namespace hvd::launch {
 
 JobActions JobNodes::handle(const NodeReady& event) {
   NodeState& node = job_.node(event.node);
+  has_reached_one_ = has_reached_one_ || !is_here(job_.plan(event.node).host);
   if (node != NodeState::kOpening) {
     return {};
   }
@@ -49,7 +50,7 @@ JobActions JobNodes::handle(const NodeLost& event) {
   cause.kind = Cause::Kind::kLoss;
   cause.lines.push_back("node " + plan.host.name + " was lost, with " + ranks_text(plan) + ": " + event.why.message());
   if (!is_here(plan.host)) {
-    cause.hosts.emplace_back(plan.host.name, event.why.message());
+    cause.unreached = {{{plan.host.name, event.why.message(), event.why.code()}}, has_reached_one_};
   }
   const std::vector<int> there = job_.ranks_there(plan);
   if (before == NodeState::kOpening) {
@@ -139,7 +140,8 @@ JobActions JobNodes::start_if_open() {
     const HostSpec& host = job_.plan(node).host;
     hosts.emplace_back(host.name, why.message());
     if (!is_here(host)) {
-      cause.hosts.push_back(hosts.back());
+      cause.unreached.hosts.push_back({host.name, why.message(), why.code()});
+      cause.unreached.has_reached_one = has_reached_one_;
       cause.exit_code = exit_code::kUnreachable;
     }
   }

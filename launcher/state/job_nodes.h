@@ -34,6 +34,7 @@ class JobNodes {
   JobEnd& end_;
   ElasticChanges& changes_;
   std::vector<std::pair<int, Error>> unopened_;  // nodes that could not be reached, in order of arrival
+  bool has_reached_one_ = false;                 // other than this machine
 };
 
 }  // namespace hvd::launch

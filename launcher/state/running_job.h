@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/job/unreached.h"
 #include "launcher/placement/placement.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/state/failure_order.h"
@@ -30,8 +31,7 @@ struct Cause {
   int rank = -1;       // the rank whose last lines belong to the report; -1: none
   std::string hint{};  // what the user can do about it while the job ends
   Kind kind = Kind::kOther;
-  // The hosts other than this machine that could not be reached, or were lost, and why.
-  std::vector<std::pair<std::string, std::string>> hosts{};
+  Unreached unreached{};
 };
 
 struct RankRecord {

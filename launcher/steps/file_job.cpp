@@ -81,7 +81,7 @@ class FileJob {
       const auto took = std::chrono::steady_clock::now() - began;
       code = run_ranks(memory, std::chrono::duration_cast<Duration>(took));
     }
-    if (observer_ != nullptr && !memory.has_begun() && !memory.unreached().empty()) {
+    if (observer_ != nullptr && !memory.has_begun() && !memory.unreached().hosts.empty()) {
       observer_->on_unreached(memory.unreached());
     }
     if (observer_ != nullptr) {

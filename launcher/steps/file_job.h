@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/job/job_spec.h"
+#include "launcher/job/unreached.h"
 #include "launcher/jobfile/job_run.h"
 #include "launcher/offers/host_source.h"
 #include "runtime/base/result.h"
@@ -29,9 +30,8 @@ class FileJobObserver {
   virtual Result<void> on_preparing() = 0;
   // What is known of the nodes; of a node that is not there any more it has no address.
   virtual void on_nodes(const JobLayout& layout, const std::vector<JobNodeFacts>& facts) = 0;
-  // The job ends before any of its processes has begun, because these hosts could not be reached, or were lost; each
-  // for its reason.
-  virtual void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) = 0;
+  // The job ends before any of its processes has begun, because these hosts could not be reached, or were lost.
+  virtual void on_unreached(const Unreached& unreached) = 0;
   // The job ends, and these hosts were lost: what it left there may end some time later.
   virtual void on_lost(const std::vector<std::string>& hosts) = 0;
   // The job's page is kept among hvdrun's own files, which only the user may read.

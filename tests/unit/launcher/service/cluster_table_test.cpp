@@ -84,9 +84,9 @@ TEST_CASE("a node has one job at a time, which keeps it until it is drained or t
   const std::vector<NodeRecord> nodes = table.clusters.nodes_of("lab").value();
   CHECK((nodes[0].state == ClusterNodeState::kLeaving && nodes[1].state == ClusterNodeState::kLeaving));
   CHECK((nodes[0].job == 0 && nodes[1].job == 0));
-  CHECK(table.clusters.next_idle_ms("lab").value() == table.now + 1000);
+  CHECK(table.clusters.next_idle_ms("lab", 0).value() == table.now + 1000);
   REQUIRE(table.clusters.give("lab", "b", 8).ok());  // whether it may have it is the caller's affair
-  CHECK(table.clusters.next_idle_ms("lab").value() == table.now + 2000);
+  CHECK(table.clusters.next_idle_ms("lab", 0).value() == table.now + 2000);
 }
 
 }  // namespace hvd::launch::cluster_table_test

@@ -11,86 +11,18 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/job/host_list.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
 #include "launcher/state/exit_codes.h"
 #include "tests/unit/launcher/folder.h"
+#include "tests/unit/launcher/service/records.h"
 
 namespace hvd::launch::job_store_test {
 namespace {
 
 using hvd::test::Folder;
-
-// A store whose clock stands where the test puts it.
-struct Records {
-  Records() : dir(StateDir::open(folder.path + "/state/hvdrun").value()), store(open()) {}
-
-  JobStore open() {
-    return JobStore::open(dir, [this] { return now; }).value();
-  }
-
-  JobRecord add(const std::string& name, int nodes = 1, int priority = 0) {
-    JobRecord job;
-    job.uuid = name + "-uuid";
-    job.name = name;
-    job.cluster = "lab";
-    job.experiment = "default";
-    job.tool = "horovod";
-    job.node_count = nodes;
-    job.process_count = nodes;
-    job.priority = priority;
-    job.priority_word = "normal";
-    job.segment = "a/jobs/" + name + "/b";
-    job.properties = "{}";
-    auto added = store.add_job(job, true);
-    REQUIRE_MESSAGE(added.ok(), added.error().message());
-    return added.value();
-  }
-
-  JobRecord add_elastic(const std::string& name, int least, int most) {
-    JobRecord job = add(name, least);
-    Database database = Database::open(dir.database()).value();
-    REQUIRE(database
-                .change("UPDATE job SET min_nodes = ?, max_nodes = ? WHERE id = ?",
-                        {std::int64_t{least}, std::int64_t{most}, job.id})
-                .ok());
-    return store.job(job.id).value();
-  }
-
-  std::vector<std::string> nodes_of(const JobRecord& job) {
-    std::vector<std::string> names;
-    const JobRecord now_there = store.job(job.id).value();
-    for (const JobNode& node : now_there.nodes) {
-      names.push_back(node.name);
-    }
-    return names;
-  }
-
-  void add_cluster(const std::string& hosts, const std::string& name = "lab") {
-    Cluster cluster;
-    cluster.name = name;
-    cluster.hosts = parse_host_list(hosts).value();
-    const auto added = store.clusters().add(cluster);
-    REQUIRE_MESSAGE(added.ok(), added.error().message());
-  }
-
-  std::vector<ClusterNodeState> states() {
-    std::vector<ClusterNodeState> all;
-    const ClusterRecord cluster = store.clusters().find("lab").value();
-    for (const NodeRecord& node : cluster.nodes) {
-      all.push_back(node.state);
-    }
-    return all;
-  }
-
-  Folder folder;
-  std::int64_t now = 1'500'000'000'000;
-  StateDir dir;
-  JobStore store;
-};
-
-const Claimant kSomebody{1, 2, "boot"};
+using hvd::test::kSomebody;
+using hvd::test::Records;
 using S = ClusterNodeState;
 
 }  // namespace
@@ -174,11 +106,11 @@ TEST_CASE("what the death of a supervisor means depends on how far its job was")
   REQUIRE(records.store.set_phase(id, Phase::kPreparing).ok());
   REQUIRE(records.store.bury(id, "boot").ok());
   CHECK(records.states() == std::vector<S>{S::kLeaving});
-  CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + 9000);
+  CHECK(records.store.clusters().next_idle_ms("lab", 0).value() == records.now + 9000);
   CHECK(!records.store.claim(id, kSomebody).value().has_value());
   records.now += 9000;
   CHECK(records.states() == std::vector<S>{S::kIdle});
-  CHECK(records.store.clusters().next_idle_ms("lab").value() == 0);
+  CHECK(records.store.clusters().next_idle_ms("lab", 0).value() == 0);
 
   claim();
   REQUIRE(records.store.set_phase(id, Phase::kStarted).ok());
@@ -274,15 +206,15 @@ TEST_CASE("a job that could not reach a node waits again, and others get the nod
     return records.store.claim(job.id, kSomebody).value().has_value();
   };
   const auto put_back = [&records](const JobRecord& job) {
-    return records.store.put_back(job.id, {{"b", "b: no answer"}}).value();
+    return records.store.put_back(job.id, {{{"b", "b: no answer"}}, true}).value() == PutBack::kWaits;
   };
   REQUIRE(run(pair));
-  REQUIRE(records.store.set_addresses(pair.id, {{"a", "10.0.0.1"}, {"b", "10.0.0.2"}}).ok());
+  REQUIRE(records.store.set_addresses(pair.id, {{"a", "10.0.0.1"}, {"b", "10.0.0.2"}}, true).ok());
   REQUIRE(put_back(pair));
   CHECK(records.store.job(pair.id).value().state == ExecutionState::kQueued);
   CHECK(records.states() == std::vector<S>{S::kIdle, S::kUnusable});
   CHECK(records.store.clusters().find("lab").value().nodes[1].health.why == "b: no answer");
-  CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
+  CHECK(records.store.clusters().next_idle_ms("lab", 0).value() == records.now + kFirstUnusableMs);
 
   // The pair needs more nodes than are in service, so that it is passed over.
   CHECK_FALSE(run(pair));
@@ -293,24 +225,24 @@ TEST_CASE("a job that could not reach a node waits again, and others get the nod
     records.now += kFirstUnusableMs;
     REQUIRE(run(pair));
     REQUIRE(put_back(pair));
-    CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + 2 * kFirstUnusableMs);
+    CHECK(records.store.clusters().next_idle_ms("lab", 0).value() == records.now + 2 * kFirstUnusableMs);
   }
   SUBCASE("until the user says that it is back") {
     REQUIRE(records.store.clusters().set_drained("lab", {"b"}, false).ok());
     CHECK(records.states() == std::vector<S>{S::kIdle, S::kIdle});
     REQUIRE(run(pair));
     REQUIRE(put_back(pair));
-    CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
+    CHECK(records.store.clusters().next_idle_ms("lab", 0).value() == records.now + kFirstUnusableMs);
     REQUIRE(records.store.clusters().set_drained("lab", {}, false).ok());
     CHECK(records.states() == std::vector<S>{S::kIdle, S::kIdle});
   }
   SUBCASE("a job that reaches it ends its time, and the next failure counts as the first") {
     records.now += kFirstUnusableMs;
     REQUIRE(run(pair));
-    REQUIRE(records.store.set_addresses(pair.id, {{"b", "10.0.0.2"}}).ok());
+    REQUIRE(records.store.set_addresses(pair.id, {{"b", "10.0.0.2"}}, true).ok());
     CHECK(records.store.clusters().find("lab").value().nodes[1].health == after_success());
     REQUIRE(put_back(pair));
-    CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + kFirstUnusableMs);
+    CHECK(records.store.clusters().next_idle_ms("lab", 0).value() == records.now + kFirstUnusableMs);
   }
   SUBCASE("a drained node stays unusable when its time is over") {
     REQUIRE(records.store.clusters().set_drained("lab", {"b"}, true).ok());
@@ -341,18 +273,18 @@ TEST_CASE("a job does not wait for a node that no job has ever reached, nor when
   const auto job = records.add("job", 2);
   REQUIRE(records.store.claim(job.id, kSomebody).value().has_value());
   SUBCASE("a wrong name") {
-    CHECK_FALSE(records.store.put_back(job.id, {{"typo", "typo: no such host"}}).value());
+    CHECK(records.store.put_back(job.id, {{{"typo", "typo: no such host"}}, true}).value() == PutBack::kEnds);
   }
   SUBCASE("a stop") {
-    REQUIRE(records.store.set_addresses(job.id, {{"a", "10.0.0.1"}}).ok());
+    REQUIRE(records.store.set_addresses(job.id, {{"a", "10.0.0.1"}}, true).ok());
     REQUIRE(records.store.request_stop(job.id).ok());
-    CHECK_FALSE(records.store.put_back(job.id, {{"a", "a: no answer"}}).value());
+    CHECK(records.store.put_back(job.id, {{{"a", "a: no answer"}}, false}).value() == PutBack::kEnds);
   }
   SUBCASE("no node of the cluster") {
-    CHECK_FALSE(records.store.put_back(job.id, {{"another", "another: no answer"}}).value());
+    CHECK(records.store.put_back(job.id, {{{"another", "another: no answer"}}, true}).value() == PutBack::kEnds);
   }
   SUBCASE("nobody") {
-    CHECK_FALSE(records.store.put_back(job.id, {}).value());
+    CHECK(records.store.put_back(job.id, {}).value() == PutBack::kEnds);
   }
 }
 
@@ -395,11 +327,11 @@ TEST_CASE("a clock that is set back does not keep a node from all jobs") {
   REQUIRE(records.store.set_leaving_time(first.id, 76'000, false).ok());
   REQUIRE(records.store.bury(first.id, "boot").ok());
   CHECK(records.states() == std::vector<S>{S::kLeaving});
-  CHECK(records.store.clusters().next_idle_ms("lab").value() == records.now + 76'000);
+  CHECK(records.store.clusters().next_idle_ms("lab", 0).value() == records.now + 76'000);
   CHECK(!records.store.claim(second.id, kSomebody).value().has_value());
   records.now = 1000;  // a machine whose clock has lost its battery
   CHECK(records.states() == std::vector<S>{S::kIdle});
-  CHECK(records.store.clusters().next_idle_ms("lab").value() == 0);
+  CHECK(records.store.clusters().next_idle_ms("lab", 0).value() == 0);
   CHECK(records.store.claim(second.id, kSomebody).value().has_value());
 }
 
@@ -436,7 +368,7 @@ TEST_CASE("an elastic job that runs gets the nodes that become idle, and gives a
   REQUIRE(records.store.grow(job.id).ok());
   REQUIRE(records.store.grow(job.id).ok());
   CHECK(records.nodes_of(job) == std::vector<std::string>{"c", "a", "b"});
-  REQUIRE(records.store.set_addresses(job.id, {{"a", "10.0.0.1"}, {"c", ""}, {"z", "10.0.0.9"}}).ok());
+  REQUIRE(records.store.set_addresses(job.id, {{"a", "10.0.0.1"}, {"c", ""}, {"z", "10.0.0.9"}}, true).ok());
   CHECK(records.store.job(job.id).value().nodes[1].address == "10.0.0.1");
   REQUIRE(records.store.give_back(job.id, "a", false).ok());  // it is not drained
   CHECK(records.nodes_of(job).size() == 3);

@@ -63,7 +63,7 @@ TEST_CASE("a loop that cannot write to the record goes on, and writes later") {
   writes.retry_on(*job.loop);
   job.hold();
   const auto began = std::chrono::steady_clock::now();
-  writes.set_addresses({{"a", "10.0.0.1"}});
+  writes.set_addresses({{"a", "10.0.0.1"}}, true);
   writes.set_output("/out", {"/out/0", "/out/1"});
   CHECK(std::chrono::steady_clock::now() - began < kAtOnce);
   CHECK(job.store.job(job.id).value().output.empty());
@@ -81,7 +81,7 @@ TEST_CASE("what a loop could not write is written at its end") {
   LoopWrites writes(job.store, job.id);
   writes.begin();
   job.hold();
-  writes.set_addresses({{"a", "10.0.0.1"}});
+  writes.set_addresses({{"a", "10.0.0.1"}}, true);
   job.let_go();
   CHECK(job.address().empty());
   CHECK(writes.end().ok());

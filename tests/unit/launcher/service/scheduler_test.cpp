@@ -33,6 +33,21 @@ TEST_CASE("a job that waits for many nodes is not overtaken, one that can never 
   CHECK(plan_starts({{1, 0, 0}, {2, -1, 0}}, nodes).empty());
 }
 
+TEST_CASE("a job gets no node that it avoids, and others do") {
+  WaitingJob wide{1, 2, 0};
+  wide.avoided = {0, 1};
+  CHECK(plan_starts({wide, {2, 1, 0}}, idle_nodes(4)) == std::vector<Start>{{1, {2, 3}}, {2, {0}}});
+  CHECK(plan_starts({wide, {2, 1, 0}}, idle_nodes(3)) == std::vector<Start>{{2, {0}}});  // it is passed over
+  // It waits for a node, and what it avoids is kept for nobody.
+  auto nodes = idle_nodes(4);
+  nodes[3].is_idle = false;
+  CHECK(plan_starts({wide, {2, 2, 0}, {3, 1, 0}}, nodes) == std::vector<Start>{{2, {0, 1}}});
+  CHECK(plan_starts({wide}, nodes, {{7, 0, 2}}).empty());
+  WaitingJob elastic{1, 1, 0, 4};
+  elastic.avoided = {2};
+  CHECK(plan_starts({elastic}, idle_nodes(4)) == std::vector<Start>{{1, {0, 1, 3}}});
+}
+
 TEST_CASE("an elastic job starts with its least, and gets more when nobody waits") {
   CHECK(plan_starts({{1, 1, 0, 3}}, idle_nodes(4)) == std::vector<Start>{{1, {0, 1, 2}}});
   CHECK(plan_starts({{1, 2, 0, 3}}, idle_nodes(1)).empty());

@@ -75,7 +75,8 @@ struct Steps {
     }
     if (end.later_unreached >= 0) {
       Failure failure;
-      failure.cause.hosts = {{placement.nodes[static_cast<std::size_t>(end.later_unreached)].host.name, "no answer"}};
+      failure.cause.unreached.hosts = {
+          {placement.nodes[static_cast<std::size_t>(end.later_unreached)].host.name, "no answer"}};
       reporter->on(failure);
     }
     if (end.code != 0) {
@@ -125,13 +126,17 @@ class Refusing final : public FileJobObserver {
   Result<void> on_preparing() override { return {}; }
   void on_nodes(const JobLayout& /*layout*/, const std::vector<JobNodeFacts>& facts) override { nodes = facts.size(); }
   Result<void> on_ranks() override { return agreed; }
-  void on_unreached(const std::vector<std::pair<std::string, std::string>>& hosts) override { unreached = hosts; }
+  void on_unreached(const Unreached& those) override {
+    unreached = those.hosts;
+    has_reached_one = those.has_reached_one;
+  }
   void on_lost(const std::vector<std::string>& hosts) override { lost = hosts; }
   std::unique_ptr<HostSource> host_source(EventLoop& /*loop*/) override { return nullptr; }
 
   Result<void> agreed = Error(Code::kCancelled, "the user has stopped it");
   std::size_t nodes = 0;
-  std::vector<std::pair<std::string, std::string>> unreached;
+  std::vector<UnreachedHost> unreached;
+  bool has_reached_one = false;
   std::vector<std::string> lost;
 };
 
@@ -174,7 +179,10 @@ TEST_CASE("which hosts could not be reached is told, and why") {
   Refusing observer;
   CHECK(run(steps, &observer).value() == exit_code::kUnreachable);
   REQUIRE(observer.unreached.size() == 1);
-  CHECK(observer.unreached.front() == std::pair<std::string, std::string>("b", "b: no answer"));
+  CHECK(observer.unreached.front().name == "b");
+  CHECK(observer.unreached.front().why == "b: no answer");
+  CHECK(observer.unreached.front().code == Code::kTimeout);
+  CHECK(observer.has_reached_one);
 }
 
 TEST_CASE("a host that was lost in or after the preparation is told too, unless a process of the job has begun") {
@@ -185,7 +193,9 @@ TEST_CASE("a host that was lost in or after the preparation is told too, unless 
     steps.ends = {End{0, 0}};
     REQUIRE(run(steps, &observer).value() == exit_code::kNodeLost);
     REQUIRE(observer.unreached.size() == 1);
-    CHECK(observer.unreached.front() == std::pair<std::string, std::string>("a", "it is gone"));
+    CHECK(observer.unreached.front().name == "a");
+    CHECK(observer.unreached.front().why == "it is gone");
+    CHECK(observer.has_reached_one);
     return;
   }
   SUBCASE("none has") {
