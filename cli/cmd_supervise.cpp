@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include "cli/service_commands.h"
 #include "launcher/job/hidden_texts.h"
 #include "launcher/logs/rank_files.h"
+#include "launcher/process/descendants.h"
 #include "launcher/process/own_process.h"
 #include "launcher/service/granted_nodes.h"
 #include "launcher/service/loop_writes.h"
@@ -40,6 +42,8 @@ constexpr std::size_t kMostDetails = 4096;
 // While the disk is full, the job's end cannot be recorded; it is retried for this long.
 constexpr auto kTimeToWriteEnd = std::chrono::minutes(10);
 constexpr auto kBetweenTries = std::chrono::seconds(1);
+// An installation removes the old files some time before the new ones are there.
+constexpr auto kLongestInstallation = std::chrono::minutes(10);
 constexpr const char* kWrongWay =
     "The job has reached none of its nodes, and the nodes are not at fault; are its keys, --rsh, ssh configuration and "
     "--start-timeout right? hvdrun check with the same flags says more";
@@ -338,6 +342,53 @@ Result<bool> run_once(ServicePlace& place, JobRecord record) {
   }
 }
 
+// Renewal is for a job that has waited while another version of hvdrun was installed: the agents beside hvdrun are of
+// that one now, so that it has to go on as that version.
+class Renewal {
+ public:
+  Renewal(const ServicePlace& place, std::int64_t job, const Fd& lock) : place_(place), job_(job), lock_(lock) {}
+
+  // Returns false while none is installed, as during an installation. Does not return where another version goes on.
+  bool is_ready() {
+    const OwnInstallation::State state = installation_.state();
+    if (state == OwnInstallation::State::kGone) {
+      if (!gone_until_) {
+        gone_until_ = Deadline::after(kLongestInstallation);
+        std::cerr << "hvdrun: " << installation_.path() << " is gone; the job waits for it\n";
+      }
+      return gone_until_->has_passed();
+    }
+    gone_until_.reset();
+    if (state == OwnInstallation::State::kReplaced) {
+      std::cerr << "hvdrun: another version was installed meanwhile, and goes on with this job\n";
+      go_on_as_new();
+    }
+    return true;
+  }
+
+ private:
+  // The new program takes the lock over as its standard input, as from start_supervisor().
+  void go_on_as_new() const {
+    std::string program = installation_.path();
+    std::string word = kSuperviseWord;
+    std::string root = place_.dir.root();
+    std::string job = std::to_string(job_);
+    std::array<char*, 5> argv = {program.data(), word.data(), root.data(), job.data(), nullptr};
+    give_standard_input_back(lock_);
+    ::signal(SIGPIPE, SIG_DFL);  // ignored since an earlier attempt
+    ::signal(SIGXFSZ, SIG_DFL);
+    ::execv(program.c_str(), argv.data());
+    std::cerr << "hvdrun: " << Error::from_errno("cannot start " + program).message() << "\n";
+    static_cast<void>(take_standard_input());
+  }
+
+  const ServicePlace& place_;
+  const std::int64_t job_;
+  const Fd& lock_;
+  const OwnInstallation installation_;
+  std::optional<Deadline> gone_until_;
+};
+
 }  // namespace
 
 Result<int> supervise(const ServiceOptions& options) {
@@ -345,9 +396,10 @@ Result<int> supervise(const ServiceOptions& options) {
   HVD_TRY_ASSIGN(const Fd lock, take_standard_input());
   HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open_at(options.state_root));
   HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.id));
+  Renewal renewal(place, options.id, lock);
   Result<bool> waits(true);
   while (waits.ok() && waits.value()) {
-    auto turn = wait_for_turn(place.dir, place.store, options.id);
+    auto turn = wait_for_turn(place.dir, place.store, options.id, [&renewal] { return renewal.is_ready(); });
     if (!turn.ok()) {
       std::this_thread::sleep_for(kBetweenTries);  // limits how fast failing supervisors follow each other
       return turn.error();

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -15,6 +16,21 @@
 #include <limits.h>
 
 namespace hvd {
+namespace {
+
+// Returns the path by which this process was started; empty: it is not an absolute one.
+std::string path_of_start() {
+  std::ifstream words("/proc/self/cmdline", std::ios::binary);
+  std::string first;
+  std::getline(words, first, '\0');
+  return first.starts_with('/') ? first : "";
+}
+
+bool is_executable_file(const std::string& path, struct stat& info) {
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
 
 Result<std::string> own_program() {
   std::array<char, PATH_MAX> buffer{};
@@ -27,7 +43,35 @@ Result<std::string> own_program() {
   if (path.ends_with(kReplaced)) {
     path.remove_suffix(kReplaced.size());
   }
-  return std::string(path);
+  std::string program(path);
+  struct stat info{};
+  if (const std::string start = path_of_start();
+      !is_executable_file(program, info) && is_executable_file(start, info)) {
+    return start;
+  }
+  return program;
+}
+
+OwnInstallation::OwnInstallation() : path_(path_of_start()) {
+  struct stat info{};
+  if (!is_executable_file(path_, info)) {
+    path_.clear();
+  }
+  device_ = info.st_dev;
+  file_ = info.st_ino;
+}
+
+OwnInstallation::State OwnInstallation::state() const {
+  struct stat info{};
+  if (path_.empty()) {
+    return State::kSame;
+  }
+  if (is_executable_file(path_, info)) {
+    return info.st_dev == device_ && info.st_ino == file_ ? State::kSame : State::kReplaced;
+  }
+  // One that was moved elsewhere still works there.
+  const auto program = own_program();
+  return program.ok() && is_executable_file(program.value(), info) ? State::kSame : State::kGone;
 }
 
 std::string own_processor() {

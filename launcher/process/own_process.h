@@ -1,6 +1,9 @@
 // What this process has from who started it: its program, and its standard input.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
 #include <string>
 
 #include "runtime/base/fd.h"
@@ -9,8 +12,25 @@
 namespace hvd {
 
 // Returns the path of the program that this process runs. Where another version was installed in its place meanwhile,
-// it is the path of that one. An error says that the kernel does not tell (no /proc). Thread: any.
+// it is the path of that one, also where the old one was renamed before it was removed, as pip does. An error says that
+// the kernel does not tell (no /proc). Thread: any.
 Result<std::string> own_program();
+
+// OwnInstallation notices that another version is installed where this program was started, or none. Thread: any.
+class OwnInstallation {
+ public:
+  OwnInstallation();
+
+  enum class State : std::uint8_t { kSame, kReplaced, kGone };
+  [[nodiscard]] State state() const;
+  // The path by which this process was started; empty: it is not an absolute one, and nothing is noticed.
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  dev_t device_ = 0;
+  ino_t file_ = 0;
+};
 
 // Returns the processor of this machine, as `uname -m` says it: "x86_64". Thread: any.
 std::string own_processor();

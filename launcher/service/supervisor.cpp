@@ -117,10 +117,11 @@ struct Turn {
   bool is_over = false;
   std::optional<JobRecord> job;
   Duration wait = kLongestWait;
-  bool has_failed = false;  // a neighbour could not be helped, and will be tried again
+  bool has_failed = false;  // a neighbour could not be helped, or this job is not ready; it is tried again
 };
 
-Result<Turn> ask_for_turn(const StateDir& dir, JobStore& store, std::int64_t id, const Claimant& claimant) {
+Result<Turn> ask_for_turn(const StateDir& dir, JobStore& store, std::int64_t id, const Claimant& claimant,
+                          const std::function<bool()>& is_ready) {
   Turn turn;
   // A neighbour whose supervisor cannot be started does not keep this job from its turn.
   turn.has_failed = !look_after_neighbours(dir, store, id).ok();
@@ -135,6 +136,10 @@ Result<Turn> ask_for_turn(const StateDir& dir, JobStore& store, std::int64_t id,
   }
   // Check with a read first: claim() takes SQLite's only write lock, and most calls find that it is not the job's turn.
   HVD_TRY_ASSIGN(const bool may_begin, store.is_turn(id));
+  if (may_begin && !is_ready()) {
+    turn.has_failed = true;
+    return turn;
+  }
   if (may_begin) {
     HVD_TRY_ASSIGN(turn.job, store.claim(id, claimant));
   }
@@ -195,11 +200,12 @@ Result<void> recover(const StateDir& dir, JobStore& store) {
   return outcome;
 }
 
-Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, JobStore& store, std::int64_t id) {
+Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, JobStore& store, std::int64_t id,
+                                               const std::function<bool()>& is_ready) {
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(dir.locks()));
   const Claimant claimant{::getpid(), start_of_process(::getpid()), boot_id()};
   for (;;) {
-    auto turn = ask_for_turn(dir, store, id, claimant);
+    auto turn = ask_for_turn(dir, store, id, claimant, is_ready);
     if (!turn.ok() && ::access(dir.database().c_str(), F_OK) != 0) {
       return turn.error();  // somebody has removed the whole folder
     }

@@ -6,6 +6,7 @@
 // the job goes on.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -23,8 +24,10 @@ Result<void> start_supervisor(const StateDir& dir, const JobRecord& job, const F
 // files that `submit` processes left when they died.
 Result<void> recover(const StateDir& dir, JobStore& store);
 
-// Runs in the supervisor of a job and waits until the job has its nodes. nullopt: it was stopped or removed.
-Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, JobStore& store, std::int64_t id);
+// Runs in the supervisor of a job and waits until the job has its nodes. `is_ready` is asked when its turn has come;
+// after false, again a second later. nullopt: it was stopped or removed.
+Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, JobStore& store, std::int64_t id,
+                                               const std::function<bool()>& is_ready);
 
 // Removes what only a job that goes on needs. The caller holds the job's lock.
 void forget_start(const StateDir& dir, const std::string& uuid);

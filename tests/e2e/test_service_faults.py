@@ -1,10 +1,15 @@
 """Whose fault it is that a job of the service does not run: its own, a node's, a new installation's, a full disk's."""
 
+import os
 import re
+import shutil
+import subprocess
 
 import pytest
 
-from service import Service
+from hvdrun import BIN
+from patience import PATIENCE
+from service import HOSTS, Service
 from ways import EXECUTES
 
 
@@ -48,3 +53,41 @@ def test_a_node_that_is_really_broken_is_taken_out_of_service_and_the_job_goes_o
     assert service.show("goes-on", "nodes.0.nodeId") == "b"
     assert service.counts() == {"idle": 1, "unusable": 1}
     assert re.search(r"^a: rsh: .*; no job gets it before ", service.ok("cluster", "show", "lab"), re.M)
+
+
+PROGRAMS = ("hvdrun", "hvdrun-agent")
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_a_job_that_waits_while_hvdrun_is_installed_anew_goes_on_as_the_new_one(service, gap):
+    """As pip does it: the old files are renamed, the new ones written, the old ones removed."""
+    bin_folder = service.path / "env/bin"
+    bin_folder.mkdir(parents=True)
+    for name in PROGRAMS:
+        shutil.copy2(BIN / name, bin_folder / name)
+    service.cluster(hosts=HOSTS[:1])
+    gate = service.path / "gate"
+    service.submit(f"command: until [ -e {gate} ]; do sleep 0.05; done\n", "--name", "ahead")
+    service.wait_for(lambda: service.counts() == {"running": 1}, "it runs")
+    waiting = service.file("command: echo done\n", "waiting.yaml")
+    done = subprocess.run([bin_folder / "hvdrun", "submit", "-f", waiting], env=service.env, cwd=service.path, capture_output=True,
+                          text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    number = int(service.show("waiting", "id"))
+    supervisor = service.supervisors()[number]
+    old = service.path / "env/~old"
+    bin_folder.rename(old)
+    if gap:
+        shutil.rmtree(old)
+        gate.touch()
+        service.wait_for(lambda: service.files_with("is gone; the job waits for it"), "it waits for the installation")
+    bin_folder.mkdir()
+    for name in reversed(PROGRAMS):  # the agent first
+        shutil.copy2(BIN / name, bin_folder / name)
+    shutil.rmtree(old, ignore_errors=True)
+    assert os.readlink(f"/proc/{supervisor}/exe").endswith(" (deleted)")
+    gate.touch()
+    waited = service("wait", "waiting")
+    assert waited.returncode == 0, waited.stderr
+    assert service.ok("logs", "waiting") == "done\n"
+    assert service.files_with("another version was installed meanwhile")
