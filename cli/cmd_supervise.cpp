@@ -28,6 +28,7 @@
 #include "launcher/steps/file_job.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/transport_choice.h"
+#include "runtime/base/machine.h"
 
 namespace hvd::cli {
 namespace {
@@ -124,6 +125,11 @@ class SupervisedJob final : public FileJobObserver {
 
   // Returns the hosts that could not be reached, or were lost, before any process of the job began.
   [[nodiscard]] const Unreached& unreached() const { return unreached_; }
+
+  void on_interrupted() override { is_interrupted_ = true; }
+  // Returns true if a signal has ended the job, or would have soon.
+  [[nodiscard]] bool is_interrupted() const { return is_interrupted_ || is_told_to_stop(); }
+  [[nodiscard]] bool has_started() const { return phase_ == Phase::kStarted; }
 
   void on_lost(const std::vector<std::string>& hosts) override { lost_ = hosts; }
   [[nodiscard]] const std::vector<std::string>& lost() const { return lost_; }
@@ -289,6 +295,7 @@ class SupervisedJob final : public FileJobObserver {
   HostList cluster_hosts_;
   Unreached unreached_;
   bool has_logged_in_ = false;  // on another machine
+  bool is_interrupted_ = false;
   std::vector<std::string> lost_;
   int first_size_ = 0;  // the names of ranks' folders have the digits for so many ranks
   Phase phase_ = Phase::kClaimed;
@@ -305,8 +312,39 @@ void hold_signals(int how) {
   ::sigprocmask(how, &set, nullptr);
 }
 
-// Runs the job once, on the nodes that it has. Returns whether it waits again, as where a node could not be reached.
-Result<bool> run_once(ServicePlace& place, JobRecord record) {
+// What follows an attempt to run the job.
+enum class Next : std::uint8_t {
+  kNothing,      // it has ended
+  kWait,         // as where a node could not be reached
+  kInterrupted,  // it has ended because a signal told this process to end
+  kLeave,        // so it does, and the job waits again, for another supervisor
+};
+
+// Records how an attempt ended. A signal that `hvdrun stop` has not sent tells every hvdrun to end, as where the
+// machine is shut down. `has_put_back` is kept from one try to the next: what is known of the nodes must not be told
+// twice.
+Result<Next> settle(ServicePlace& place, std::int64_t id, const SupervisedJob& job, RecordedEnd& end,
+                    bool& has_put_back) {
+  if (!has_put_back && !job.unreached().hosts.empty()) {
+    HVD_TRY_ASSIGN(const PutBack done, place.store.put_back(id, job.unreached()));
+    has_put_back = true;
+    if (done == PutBack::kWaits) {
+      return Next::kWait;
+    }
+    end.error.message = done == PutBack::kIsWrong ? kWrongWay : end.error.message;
+  }
+  HVD_TRY_ASSIGN(const JobRecord now, place.store.job(id));
+  const bool is_interrupted = job.is_interrupted() && now.state != ExecutionState::kTerminating;
+  if (is_interrupted && !job.has_started()) {
+    HVD_TRY(place.store.bury(id, boot_id()));
+    return Next::kLeave;
+  }
+  HVD_TRY(place.store.end(id, end, job.lost()));
+  return is_interrupted ? Next::kInterrupted : Next::kNothing;
+}
+
+// Runs the job once, on the nodes that it has.
+Result<Next> run_once(ServicePlace& place, JobRecord record) {
   const std::int64_t id = record.id;
   hold_signals(SIG_BLOCK);
   place.dir.wake();
@@ -314,32 +352,19 @@ Result<bool> run_once(ServicePlace& place, JobRecord record) {
   RecordedEnd end = job.run();
   const Deadline deadline = Deadline::after(kTimeToWriteEnd);
   bool has_put_back = false;
-  for (;;) {
-    Result<bool> waits(false);
-    if (!has_put_back && !job.unreached().hosts.empty()) {
-      const auto done = place.store.put_back(id, job.unreached());
-      waits = done.ok() ? Result<bool>(done.value() == PutBack::kWaits) : Result<bool>(done.error());
-      has_put_back = done.ok();
-      if (done.ok() && done.value() == PutBack::kIsWrong) {
-        end.error.message = kWrongWay;
-      }
-    }
-    if (waits.ok() && !waits.value()) {
-      const auto ended = place.store.end(id, end, job.lost());
-      waits = ended.ok() ? Result<bool>(false) : Result<bool>(ended.error());
-    }
-    if (waits.ok() || deadline.has_passed()) {
-      if (waits.ok() && waits.value()) {
-        std::cerr << "hvdrun: the job waits again\n";
-        place.dir.wake();                      // its other nodes are idle
-        static_cast<void>(::chdir("/") == 0);  // as at first: the job's own directory may go away meanwhile
-        hold_signals(SIG_UNBLOCK);
-      }
-      return waits;
-    }
-    std::cerr << "hvdrun: cannot write how the job ended, trying again: " << waits.error().message() << "\n";
+  Result<Next> next = settle(place, id, job, end, has_put_back);
+  while (!next.ok() && !deadline.has_passed()) {
+    std::cerr << "hvdrun: cannot write how the job ended, trying again: " << next.error().message() << "\n";
     std::this_thread::sleep_for(kBetweenTries);
+    next = settle(place, id, job, end, has_put_back);
   }
+  if (next.ok() && next.value() == Next::kWait) {
+    std::cerr << "hvdrun: the job waits again\n";
+    place.dir.wake();                      // its other nodes are idle
+    static_cast<void>(::chdir("/") == 0);  // as at first: the job's own directory may go away meanwhile
+    hold_signals(SIG_UNBLOCK);
+  }
+  return next;
 }
 
 // Renewal is for a job that has waited while another version of hvdrun was installed: the agents beside hvdrun are of
@@ -397,21 +422,27 @@ Result<int> supervise(const ServiceOptions& options) {
   HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open_at(options.state_root));
   HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.id));
   Renewal renewal(place, options.id, lock);
-  Result<bool> waits(true);
-  while (waits.ok() && waits.value()) {
+  Result<Next> next(Next::kWait);
+  while (next.ok() && next.value() == Next::kWait) {
     auto turn = wait_for_turn(place.dir, place.store, options.id, [&renewal] { return renewal.is_ready(); });
     if (!turn.ok()) {
       std::this_thread::sleep_for(kBetweenTries);  // limits how fast failing supervisors follow each other
       return turn.error();
     }
-    waits = turn.value() ? run_once(place, std::move(*turn.value())) : Result<bool>(false);
+    next = turn.value() ? run_once(place, std::move(*turn.value())) : Result<Next>(Next::kNothing);
   }
-  if (waits.ok()) {
+  if (next.ok() && next.value() == Next::kLeave) {
+    return 0;
+  }
+  if (next.ok()) {
     forget_start(place.dir, job.uuid);
   }
   place.dir.wake();
+  if (next.ok() && next.value() == Next::kInterrupted) {
+    return 0;  // the jobs that wait have got the same signal, and what was started for them now would be killed
+  }
   HVD_TRY(recover(place.dir, place.store));
-  return waits.ok() ? Result<int>(0) : Result<int>(waits.error());
+  return next.ok() ? Result<int>(0) : Result<int>(next.error());
 }
 
 }  // namespace hvd::cli

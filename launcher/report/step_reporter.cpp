@@ -136,6 +136,9 @@ Lines StepReporter::lines_of(const Failure& failure) {
   Failure told = failure;
   told.is_before_ranks = words_.is_per_node;
   memory_.note_unreached(failure.cause.unreached);
+  if (failure.cause.kind == Cause::Kind::kInterrupted) {
+    memory_.note_interrupted();
+  }
   const int rank = failure.cause.rank;
   if (rank >= 0) {
     memory_.say(node_of(rank), "Output:");

@@ -37,6 +37,9 @@ class StepMemory {
   [[nodiscard]] bool has_left(int node) const { return left_.contains(node); }
   void note_unreached(const Unreached& unreached) { unreached_ = unreached; }
   [[nodiscard]] const Unreached& unreached() const { return unreached_; }
+  // A signal that hvdrun got has ended the job.
+  void note_interrupted() { is_interrupted_ = true; }
+  [[nodiscard]] bool is_interrupted() const { return is_interrupted_; }
   // A process of the job has been started, not only one that prepares a node.
   void note_begun() { has_begun_ = true; }
   [[nodiscard]] bool has_begun() const { return has_begun_; }
@@ -57,6 +60,7 @@ class StepMemory {
   std::set<int> lost_;
   std::set<int> left_;
   Unreached unreached_;
+  bool is_interrupted_ = false;
   bool has_begun_ = false;
   std::set<std::string> said_;
 };

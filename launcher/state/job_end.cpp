@@ -24,6 +24,7 @@ JobActions JobEnd::handle(const Interrupted& event) {
   }
   Cause cause;
   cause.exit_code = 128 + event.signo;
+  cause.kind = Cause::Kind::kInterrupted;
   cause.lines.push_back("hvdrun got " + signal_name(event.signo));
   cause.hint = "once more to kill the ranks at once";
   return stop_for(std::move(cause), event.signo);

@@ -22,8 +22,9 @@ enum class JobPhase : std::uint8_t { kOpening, kRunning, kStopping, kDone };
 struct Cause {
   enum class Kind : std::uint8_t {
     kOther,
-    kLoss,      // a rank failed, or a host was lost, while the ranks ran: a new start may do better
-    kUnreached  // hosts could not be reached
+    kLoss,        // a rank failed, or a host was lost, while the ranks ran: a new start may do better
+    kUnreached,   // hosts could not be reached
+    kInterrupted  // hvdrun got a signal
   };
   // Who, what, what to try: of kUnreached a line for each host; else the lines after the first explain it.
   std::vector<std::string> lines;

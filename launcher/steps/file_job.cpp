@@ -84,6 +84,9 @@ class FileJob {
     if (observer_ != nullptr && !memory.has_begun() && !memory.unreached().hosts.empty()) {
       observer_->on_unreached(memory.unreached());
     }
+    if (observer_ != nullptr && memory.is_interrupted()) {
+      observer_->on_interrupted();
+    }
     if (observer_ != nullptr) {
       observer_->on_lost(lost_hosts(memory));
     }

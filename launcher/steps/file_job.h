@@ -32,6 +32,8 @@ class FileJobObserver {
   virtual void on_nodes(const JobLayout& layout, const std::vector<JobNodeFacts>& facts) = 0;
   // The job ends before any of its processes has begun, because these hosts could not be reached, or were lost.
   virtual void on_unreached(const Unreached& unreached) = 0;
+  // A signal that this process got ends the job.
+  virtual void on_interrupted() = 0;
   // The job ends, and these hosts were lost: what it left there may end some time later.
   virtual void on_lost(const std::vector<std::string>& hosts) = 0;
   // The job's page is kept among hvdrun's own files, which only the user may read.

@@ -3,11 +3,12 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
 
-from hvdrun import BIN
+from hvdrun import BIN, wait_until_gone
 from patience import PATIENCE
 from service import HOSTS, Service
 from ways import EXECUTES
@@ -91,3 +92,43 @@ def test_a_job_that_waits_while_hvdrun_is_installed_anew_goes_on_as_the_new_one(
     assert waited.returncode == 0, waited.stderr
     assert service.ok("logs", "waiting") == "done\n"
     assert service.files_with("another version was installed meanwhile")
+
+
+def test_what_ends_everything_starts_no_job_that_waits(service):
+    """As at a shutdown: the supervisors get SIGTERM, and one that was started since would be lost with its job."""
+    service.cluster(hosts=HOSTS[:1])
+    service.submit("command: touch runs; trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done\n", "--name", "running")
+    service.wait_for((service.path / "runs").exists, "it runs")
+    for name in ("next", "last"):
+        service.submit(f"command: touch {service.path}/{name}\n", "--name", name)
+    told = service.supervisors()
+    for signo in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):  # none of them sees another's end before its own
+        for pid in told.values():
+            os.kill(pid, signo)
+    assert wait_until_gone(service.marker) == {}
+    assert not (service.path / "next").exists() and not (service.path / "last").exists()
+    for name in ("next", "last"):  # this command finds them
+        assert service("wait", name).returncode == 0
+    assert service("wait", "running").returncode == 143
+
+
+def test_a_job_whose_preparation_is_ended_by_a_shutdown_waits_again(service):
+    service.cluster(hosts=HOSTS[:1])
+    number = service.submit(f"prepare: echo x >> {service.path}/prepares; until [ -e {service.path}/gate ]; do sleep 0.05; done\n"
+                            f"command: echo done\n", "--name", "prepared")["id"]
+    service.wait_for((service.path / "prepares").exists, "it is prepared")
+    os.kill(service.supervisors()[number], signal.SIGTERM)
+    assert wait_until_gone(service.marker) == {}
+    with service.records() as records:
+        assert records.execute("SELECT state FROM job").fetchall() == [("queued",)]
+    (service.path / "gate").touch()
+    assert service("wait", "prepared").returncode == 0
+    assert (service.path / "prepares").read_text() == "x\nx\n"
+
+
+def test_a_job_that_a_user_stops_while_it_is_prepared_does_not_wait_again(service):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit(f"prepare: touch {service.path}/prepares; sleep 1000\ncommand: 'true'\n", "--name", "stopped")
+    service.wait_for((service.path / "prepares").exists, "it is prepared")
+    service.ok("stop", "stopped")
+    assert service.show("stopped", "executionInfo.errors.0.code") == "JobTerminated"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include "launcher/job/host_list.h"
 #include "launcher/state/exit_codes.h"
@@ -30,6 +31,7 @@ struct End {
   bool is_reached = true;    // false: no node is
   int unreached = -1;        // this node does not answer
   int later_unreached = -1;  // it does not when the ranks are started again
+  int signo = 0;             // hvdrun gets this signal while the ranks run
 };
 
 // Carries out steps that end as they are told, by the events that a runner would see. Steps for which nothing is told
@@ -77,6 +79,12 @@ struct Steps {
       Failure failure;
       failure.cause.unreached.hosts = {
           {placement.nodes[static_cast<std::size_t>(end.later_unreached)].host.name, "no answer"}};
+      reporter->on(failure);
+    }
+    if (end.signo != 0) {
+      state.on(Interrupted{end.signo});
+      Failure failure;
+      failure.cause = *state.cause();
       reporter->on(failure);
     }
     if (end.code != 0) {
@@ -130,6 +138,7 @@ class Refusing final : public FileJobObserver {
     unreached = those.hosts;
     has_reached_one = those.has_reached_one;
   }
+  void on_interrupted() override { is_interrupted = true; }
   void on_lost(const std::vector<std::string>& hosts) override { lost = hosts; }
   std::unique_ptr<HostSource> host_source(EventLoop& /*loop*/) override { return nullptr; }
 
@@ -137,6 +146,7 @@ class Refusing final : public FileJobObserver {
   std::size_t nodes = 0;
   std::vector<UnreachedHost> unreached;
   bool has_reached_one = false;
+  bool is_interrupted = false;
   std::vector<std::string> lost;
 };
 
@@ -183,6 +193,21 @@ TEST_CASE("which hosts could not be reached is told, and why") {
   CHECK(observer.unreached.front().why == "b: no answer");
   CHECK(observer.unreached.front().code == Code::kTimeout);
   CHECK(observer.has_reached_one);
+}
+
+TEST_CASE("a job that ends because hvdrun got a signal is told apart from one whose process has the same code") {
+  Steps steps;
+  End end;
+  SUBCASE("the signal") {
+    end.signo = SIGTERM;
+  }
+  SUBCASE("the code") {
+    end.code = 128 + SIGTERM;
+  }
+  steps.ends.push_back(end);
+  Refusing observer;
+  CHECK(run(steps, &observer).value() == 128 + SIGTERM);
+  CHECK(observer.is_interrupted == (end.signo != 0));
 }
 
 TEST_CASE("a host that was lost in or after the preparation is told too, unless a process of the job has begun") {
