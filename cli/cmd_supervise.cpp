@@ -278,6 +278,12 @@ class SupervisedJob final : public FileJobObserver {
       return failed(status, "JobLaunchFailed",
                     "A node could not be reached: " + host + "; hvdrun check -H " + host + " says more");
     }
+    if (status == exit_code::kOutputFailed) {
+      return failed(status, "OutputNotKept", "The job ran, and not all that it printed could be kept");
+    }
+    if (status == exit_code::kResetLimit && options_.job.reset_limit) {
+      return failed(status, "ResetLimitReached", "The ranks have changed more often than --reset-limit allows");
+    }
     if (status >= exit_code::kUsage && status <= exit_code::kDefect) {
       return failed(status, "JobLaunchFailed", "The job could not be started, or its nodes were lost");
     }

@@ -70,8 +70,9 @@ LogMux::Sink JobRunner::log_sink() {
     apply(RankComplained{rank, sign == FailureSigns::Sign::kLost, loop_.now()});
   };
   sink.on_files_failed = [this](const Error& why) {
-    parts_.say(
-        Note{LogLevel::kError, -1, why.message() + "; the job goes on, and what its ranks print still comes here"});
+    const std::string what = spec_.shows_ranks ? ", and what its ranks print still comes here"
+                                               : ", and what its ranks print is not kept there any more";
+    parts_.say(Note{LogLevel::kError, -1, why.message() + "; the job goes on" + what});
     apply(FilesFailed{why});
   };
   return sink;

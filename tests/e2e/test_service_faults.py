@@ -10,7 +10,7 @@ import pytest
 
 from hvdrun import BIN, wait_until_gone
 from patience import PATIENCE
-from service import HOSTS, Service
+from service import HOSTS, Service, run_shell
 from ways import EXECUTES
 
 
@@ -132,3 +132,16 @@ def test_a_job_that_a_user_stops_while_it_is_prepared_does_not_wait_again(servic
     service.wait_for((service.path / "prepares").exists, "it is prepared")
     service.ok("stop", "stopped")
     assert service.show("stopped", "executionInfo.errors.0.code") == "JobTerminated"
+
+
+def test_a_job_whose_output_could_not_be_kept_says_so(service):
+    service.cluster(hosts=HOSTS[:1])
+    (service.path / "out").mkdir()
+    file = service.file("command: yes | head -c 8000000\n")
+    shell = run_shell(service, f"trap '' XFSZ; ulimit -f 4000; hvdrun submit -f {file} --name full --output-filename out")
+    _, words = shell.communicate(timeout=PATIENCE)
+    assert shell.returncode == 0, words
+    assert service("wait", "full").returncode == 244
+    assert service.show("full", "executionInfo.errors.0.code") == "OutputNotKept"
+    details = service.show("full", "executionInfo.errors.0.details.0.value")
+    assert "what its ranks print is not kept there any more" in details and "still comes here" not in details, details
