@@ -29,7 +29,7 @@ std::string uuid_of_number(const std::string& reference) {
 }  // namespace
 
 Result<FoundJob> find_running_job(const std::string& reference) {
-  HVD_TRY_ASSIGN(const std::vector<FoundJob> jobs, running_jobs(LiveFolder::of(own_environment())));
+  HVD_TRY_ASSIGN(const std::vector<FoundJob> jobs, running_jobs(own_environment()));
   const std::string uuid = uuid_of_number(reference);
   const bool is_submitted = !uuid.empty() && std::any_of(jobs.begin(), jobs.end(), [&uuid](const FoundJob& found) {
     return found.job.uuid == uuid;
@@ -44,7 +44,7 @@ Result<std::optional<FoundJob>> find_again(const FoundJob& job, const Fd& hvdrun
     if (::poll(&ended, 1, kLookEveryMs) > 0) {
       return std::optional<FoundJob>();
     }
-    HVD_TRY_ASSIGN(const std::vector<FoundJob> jobs, running_jobs(LiveFolder::of(own_environment())));
+    HVD_TRY_ASSIGN(const std::vector<FoundJob> jobs, running_jobs(own_environment()));
     const auto found =
         std::find_if(jobs.begin(), jobs.end(), [&job](const FoundJob& other) { return other.job.pid == job.job.pid; });
     if (found != jobs.end()) {

@@ -97,6 +97,21 @@ Result<std::vector<FoundJob>> running_jobs(const LiveFolder& folder) {
   return jobs;
 }
 
+Result<std::vector<FoundJob>> running_jobs(const std::vector<std::string>& environment) {
+  HVD_TRY_ASSIGN(std::vector<FoundJob> jobs, running_jobs(LiveFolder::of(environment)));
+  Result<void> outcome;
+  for (const LiveFolder& folder : LiveFolder::others_of(environment)) {
+    auto more = running_jobs(folder);
+    if (more.ok()) {
+      std::move(more.value().begin(), more.value().end(), std::back_inserter(jobs));
+    } else if (outcome.ok()) {
+      outcome = more.error();  // in /tmp anybody may have made it, which must not hide the jobs
+    }
+  }
+  return outcome.ok() || !jobs.empty() ? Result<std::vector<FoundJob>>(std::move(jobs))
+                                       : Result<std::vector<FoundJob>>(outcome.error());
+}
+
 Result<FoundJob> choose_job(const std::vector<FoundJob>& jobs, const std::string& reference) {
   if (jobs.empty()) {
     return Error(Code::kNotFound, (reference.empty() ? "no job of yours runs on this machine"

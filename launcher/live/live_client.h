@@ -24,6 +24,9 @@ struct FoundJob {
 
 // Returns the jobs that run. Sockets that hvdruns have left which were killed are removed.
 Result<std::vector<FoundJob>> running_jobs(const LiveFolder& folder);
+// Does the same for all the folders where jobs of this process's user may be. A folder besides its own that cannot be
+// used is told only if no job is found.
+Result<std::vector<FoundJob>> running_jobs(const std::vector<std::string>& environment);
 
 // Chooses the job that `reference` names by its id, the beginning of its id, its name, its uuid or hvdrun's process
 // number; an empty one names the only job. The error says which jobs there are, or that the chosen one does not answer.

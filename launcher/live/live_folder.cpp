@@ -18,6 +18,10 @@ constexpr std::string_view kVariable = "XDG_RUNTIME_DIR=";
 constexpr std::size_t kLongest = 80;
 constexpr std::string_view kEnding = ".job";
 
+std::string place_without_variable() {
+  return "/tmp/hvdrun-" + std::to_string(::geteuid());
+}
+
 std::string place_of(const std::vector<std::string>& environment) {
   for (const std::string& entry : environment) {
     if (entry.starts_with(kVariable) && entry.size() > kVariable.size() && entry[kVariable.size()] == '/' &&
@@ -25,10 +29,19 @@ std::string place_of(const std::vector<std::string>& environment) {
       return entry.substr(kVariable.size()) + "/hvdrun";
     }
   }
-  return "/tmp/hvdrun-" + std::to_string(::geteuid());
+  return place_without_variable();
 }
 
 }  // namespace
+
+std::vector<LiveFolder> LiveFolder::others_of(const std::vector<std::string>& environment) {
+  const std::string own = place_of(environment);
+  const std::string without = place_without_variable();
+  const std::string of_login = "/run/user/" + std::to_string(::geteuid()) + "/hvdrun";
+  return own == without    ? std::vector<LiveFolder>{LiveFolder(of_login)}
+         : own == of_login ? std::vector<LiveFolder>{LiveFolder(without)}
+                           : std::vector<LiveFolder>();
+}
 
 LiveFolder LiveFolder::of(const std::vector<std::string>& environment) {
   return LiveFolder(place_of(environment));

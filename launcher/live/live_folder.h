@@ -1,8 +1,9 @@
 // LiveFolder is the folder of one user on one machine in which each running hvdrun has a socket. Other commands of the
 // same user find running jobs there.
 //
-// It is hvdrun below $XDG_RUNTIME_DIR, else /tmp/hvdrun-UID. Only the user can enter it (0700). A folder that belongs
-// to another user is refused, since anybody can make one in /tmp.
+// It is hvdrun below $XDG_RUNTIME_DIR, else /tmp/hvdrun-UID. An hvdrun that cron or @reboot has started has no such
+// variable, and a login sets it to /run/user/UID; so commands that use one of these two places look in both. Only the
+// user can enter it (0700). A folder that belongs to another user is refused, since anybody can make one in /tmp.
 #pragma once
 
 #include <string>
@@ -17,6 +18,9 @@ class LiveFolder {
  public:
   // Says where the folder is, for a process with this environment ("NAME=value").
   static LiveFolder of(const std::vector<std::string>& environment);
+  // Says where jobs may be besides, whose hvdruns have another environment. Another place than the two is one that the
+  // user keeps apart.
+  static std::vector<LiveFolder> others_of(const std::vector<std::string>& environment);
   explicit LiveFolder(std::string path) : path_(std::move(path)) {}
 
   [[nodiscard]] const std::string& path() const { return path_; }

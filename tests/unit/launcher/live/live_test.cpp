@@ -173,6 +173,21 @@ TEST_CASE("a folder that others can enter is refused, and the error says so") {
   CHECK_FALSE(running_jobs(LiveFolder(place.path)).ok());
 }
 
+TEST_CASE(
+    "jobs of cron are found from a login, and jobs of a login from cron, and a place of the user's own is apart") {
+  const Place place;
+  const std::string login = "/run/user/" + std::to_string(::geteuid());
+  CHECK(LiveFolder::others_of({"XDG_RUNTIME_DIR=" + place.path}).empty());
+  const auto from_cron = LiveFolder::others_of({});
+  REQUIRE(from_cron.size() == 1);
+  CHECK(from_cron.front().path() == login + "/hvdrun");
+  if (::access(login.c_str(), W_OK) == 0) {
+    const auto from_login = LiveFolder::others_of({"XDG_RUNTIME_DIR=" + login});
+    REQUIRE(from_login.size() == 1);
+    CHECK(from_login.front().path() == LiveFolder::of({}).path());
+  }
+}
+
 TEST_CASE("the folder follows XDG_RUNTIME_DIR, unless a socket's path would be too long") {
   const Place place;
   CHECK(LiveFolder::of({"XDG_RUNTIME_DIR=" + place.path}).path() == place.path + "/hvdrun");
