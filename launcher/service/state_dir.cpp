@@ -159,7 +159,7 @@ Result<Fd> wait_for_lock(const std::string& path, Deadline deadline) {
       return std::move(*lock);
     }
     if (deadline.has_passed()) {
-      return Error(Code::kTimeout, "another process keeps " + path + " locked");
+      return Error(Code::kResource, "another process keeps " + path + " locked");
     }
     std::this_thread::sleep_for(kBetween);
   }

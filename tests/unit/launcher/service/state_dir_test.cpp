@@ -13,6 +13,7 @@
 
 #include "launcher/service/file_follower.h"
 #include "launcher/service/ticket.h"
+#include "launcher/state/exit_codes.h"
 #include "tests/unit/launcher/folder.h"
 
 namespace hvd::launch::state_dir_test {
@@ -48,7 +49,9 @@ TEST_CASE("a lock has one holder, is seen without being taken, and is given up w
     REQUIRE(held.value().has_value());
     CHECK(is_locked(path));
     CHECK(!take_lock(path).value().has_value());
-    CHECK(!wait_for_lock(path, hvd::Deadline::after(std::chrono::milliseconds(20))).ok());
+    const auto refused = wait_for_lock(path, hvd::Deadline::after(std::chrono::milliseconds(20)));
+    REQUIRE_FALSE(refused.ok());
+    CHECK(exit_code_of(refused.error()) == exit_code::kStartFailed);  // no host is unreachable
     const hvd::Fd copy = hvd::duplicate(held.value()->get()).value();
     CHECK(is_locked(path));
   }
