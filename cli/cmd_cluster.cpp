@@ -8,6 +8,7 @@
 #include "launcher/job/hostfile.h"
 #include "launcher/report/listing.h"
 #include "launcher/service/job_record.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -155,8 +156,15 @@ Result<int> drain_cluster(ServicePlace& place, const ServiceOptions& options) {
 }
 
 Result<int> remove_cluster(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY(place.store.clusters().remove(options.cluster));
+  HVD_TRY_ASSIGN(const std::vector<std::string> drained, place.store.clusters().remove(options.cluster));
   place.dir.wake();
+  std::string names;
+  for (const std::string& node : drained) {
+    add_to_list(names, node);
+  }
+  if (!names.empty()) {
+    std::cerr << "hvdrun: drained were: " << names << "; a cluster that is added again gives them to jobs\n";
+  }
   return 0;
 }
 

@@ -32,6 +32,15 @@ Error no_cluster(const std::string& name, const std::vector<std::string>& all) {
                                              : "there is no cluster '" + shown_text(name) + "'; there is " + names);
 }
 
+// Added again, the cluster would give the node to a job at once.
+Error still_leaving(const std::string& cluster, const NodeRecord& node, std::int64_t now_ms) {
+  constexpr std::int64_t kSecond = 1000;
+  const auto seconds = static_cast<std::size_t>((node.leaving_until_ms - now_ms + kSecond - 1) / kSecond);
+  return Error(Code::kInvalid, "the cluster '" + cluster + "' has a node, " + node.host.name +
+                                   ", where processes of a job that was killed may still be ending; remove it in " +
+                                   counted(seconds, "second"));
+}
+
 }  // namespace
 
 const char* node_state_name(ClusterNodeState state) {
@@ -105,8 +114,8 @@ Result<ClusterRecord> ClusterTable::find(const std::string& name) {
   return no_cluster(name, names);
 }
 
-Result<void> ClusterTable::remove(const std::string& name) {
-  return database_.in_transaction([&]() -> Result<void> {
+Result<std::vector<std::string>> ClusterTable::remove(const std::string& name) {
+  return database_.in_transaction([&]() -> Result<std::vector<std::string>> {
     HVD_TRY_ASSIGN(const auto jobs, database_.query("SELECT name FROM job WHERE cluster = ? AND state IN ('queued', "
                                                     "'running', 'terminating')",
                                                     {name}));
@@ -114,9 +123,22 @@ Result<void> ClusterTable::remove(const std::string& name) {
       return Error(Code::kInvalid, "the cluster '" + name + "' has a job that has not ended: " + jobs.front().text(0) +
                                        "; stop it first: hvdrun stop " + jobs.front().text(0));
     }
+    HVD_TRY_ASSIGN(const std::vector<NodeRecord> nodes, nodes_of(name));
+    std::vector<std::string> drained;
+    for (const NodeRecord& node : nodes) {
+      // Nothing can run on a host that no job has ever reached, such as one whose name is wrong.
+      if (node.health.was_reached && is_leaving(node.leaving_until_ms, now_())) {
+        return still_leaving(name, node, now_());
+      }
+      if (node.is_drained) {
+        drained.push_back(node.host.name);
+      }
+    }
     HVD_TRY_ASSIGN(const int gone, database_.change("DELETE FROM cluster WHERE name = ?", {name}));
-    return gone == 1 ? Result<void>()
-                     : Result<void>(Error(Code::kNotFound, "there is no cluster '" + shown_text(name) + "'"));
+    if (gone != 1) {
+      return Error(Code::kNotFound, "there is no cluster '" + shown_text(name) + "'");
+    }
+    return drained;
   });
 }
 

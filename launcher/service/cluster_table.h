@@ -55,8 +55,9 @@ class ClusterTable {
   Result<std::vector<ClusterRecord>> all();
   // Returns a cluster; an empty name means the only one that exists.
   Result<ClusterRecord> find(const std::string& name);
-  // Fails while jobs wait for the cluster or run on it.
-  Result<void> remove(const std::string& name);
+  // Fails while jobs wait for the cluster, run on it, or leave a node. Returns the nodes that were drained, which a
+  // cluster that is added again does not know.
+  Result<std::vector<std::string>> remove(const std::string& name);
   // Drains these nodes of the cluster (empty: all), so that no further job gets them, or resumes them, also those that
   // could not be reached.
   Result<void> set_drained(const std::string& cluster, const std::vector<std::string>& nodes, bool drained);

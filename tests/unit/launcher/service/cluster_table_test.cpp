@@ -89,4 +89,25 @@ TEST_CASE("a node has one job at a time, which keeps it until it is drained or t
   CHECK(table.clusters.next_idle_ms("lab", 0).value() == table.now + 2000);
 }
 
+TEST_CASE("a cluster is not removed while a node is leaving, and then says which were drained") {
+  Table table;
+  REQUIRE(table.refusal_of(cluster_of("lab", "a,b,c")) == "");
+  REQUIRE(table.clusters.give("lab", "b", 7).ok());
+  REQUIRE(table.clusters.free_all(7, table.now + 1500).ok());
+  REQUIRE(table.clusters.set_drained("lab", {"c"}, true).ok());
+  NodeHealth reached;
+  reached.was_reached = true;
+  REQUIRE(table.clusters.set_health("lab", "b", reached).ok());
+  const auto refused = table.clusters.remove("lab");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message().find("has a node, b, where processes") != std::string::npos);
+  CHECK(refused.error().message().ends_with("remove it in 2 seconds"));
+  table.now += 1500;
+  CHECK(table.clusters.remove("lab").value() == std::vector<std::string>{"c"});
+  REQUIRE(table.refusal_of(cluster_of("typo", "d")) == "");
+  REQUIRE(table.clusters.give("typo", "d", 8).ok());
+  REQUIRE(table.clusters.free_all(8, table.now + 1500).ok());
+  CHECK(table.clusters.remove("typo").ok());
+}
+
 }  // namespace hvd::launch::cluster_table_test
