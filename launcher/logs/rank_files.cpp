@@ -69,6 +69,12 @@ std::string rank_folder(int rank, int named_for) {
          digits;  // ranks that joined may need more
 }
 
+bool is_rank_folder(std::string_view name) {
+  constexpr std::string_view kBegin = "rank.";
+  return name.starts_with(kBegin) && name.size() > kBegin.size() &&
+         name.find_first_not_of("0123456789", kBegin.size()) == std::string_view::npos;
+}
+
 Result<std::unique_ptr<RankFiles>> RankFiles::create(RankFilesOptions options, int size, OnFailed on_failed) {
   std::unique_ptr<RankFiles> files(new RankFiles(std::move(options), std::move(on_failed)));
   files->width_ = files->options_.named_for > 0 ? files->options_.named_for : size;

@@ -36,6 +36,10 @@ struct RankFilesOptions {
 
 // Returns the name of a rank's folder, with the digits for `named_for` ranks: "rank.03".
 std::string rank_folder(int rank, int named_for);
+// True for the name of any rank's folder.
+bool is_rank_folder(std::string_view name);
+// Stacks of the ranks are kept in this file beside their folders (launcher/run).
+inline constexpr const char* kStacksFile = "stacks.txt";
 
 class RankFiles {
  public:

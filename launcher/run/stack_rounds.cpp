@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "launcher/job/hidden_texts.h"
+#include "launcher/logs/rank_files.h"
 #include "launcher/stacks/stack_tree.h"
 #include "runtime/base/fd.h"
 
@@ -17,7 +18,6 @@ constexpr auto kPatience = std::chrono::seconds(20);
 constexpr auto kPatienceAtEnd = std::chrono::seconds(5);
 // An answer is on its way for so long at most.
 constexpr auto kTravelTime = std::chrono::seconds(1);
-constexpr const char* kKeptFile = "stacks.txt";
 
 }  // namespace
 
@@ -84,7 +84,7 @@ void StackRounds::keep(const std::vector<std::string>& lines) {
     return;
   }
   constexpr mode_t kMode = 0666;  // as the umask allows, like the ranks' output
-  const std::string path = folder + "/" + kKeptFile;
+  const std::string path = folder + "/" + kStacksFile;
   const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, kMode));
   std::string text;
   for (const std::string& line : lines) {

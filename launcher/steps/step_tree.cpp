@@ -4,10 +4,28 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "launcher/logs/rank_files.h"
 #include "launcher/process/spawn.h"
 
 namespace hvd::launch {
+namespace {
+
+// What hvdrun writes into the folder of --output-filename. Where that folder is the user's own, as with
+// `--output-filename .`, it also holds the program, so only what is there of hvdrun's stays here.
+std::vector<std::string> outputs_in(const std::string& folder) {
+  std::vector<std::string> found{folder + "/" + kStacksFile};
+  std::error_code failed;
+  for (std::filesystem::directory_iterator item(folder, failed), end; !failed && item != end; item.increment(failed)) {
+    if (is_rank_folder(item->path().filename().string())) {
+      found.push_back(folder + "/" + item->path().filename().string());
+    }
+  }
+  return found;
+}
+
+}  // namespace
 
 Result<std::optional<Tree>> tree_of(const JobSpec& job) {
   if (job.sync_dir.empty()) {
@@ -32,11 +50,16 @@ Result<std::optional<Tree>> tree_of(const JobSpec& job) {
   const std::string home = value_in(job.environment, "HOME");
   // The folders of other jobs are in the cache.
   const std::string own_cache = !cache.empty() ? cache + "/hvdrun" : home.empty() ? "" : home + "/.cache/hvdrun";
-  for (const std::string& own :
-       {job.output_dir, job.kept_dir, job.page, job.spans, job.metrics_file, job.join_file, own_cache}) {
+  for (const std::string& own : {job.kept_dir, job.page, job.spans, job.metrics_file, job.join_file, own_cache}) {
     if (!own.empty()) {
       options.left_out.push_back(real(own));
     }
+  }
+  if (!job.output_dir.empty()) {
+    const std::string output = real(job.output_dir);
+    const bool is_users = lies_in(real(job.sync_dir), output) || lies_in(real(job.cwd), output);
+    const std::vector<std::string> own = is_users ? outputs_in(output) : std::vector<std::string>{output};
+    options.left_out.insert(options.left_out.end(), own.begin(), own.end());
   }
   HVD_TRY_ASSIGN(Tree tree, scan_tree(absolute(job.sync_dir), options));
   return std::optional(std::move(tree));

@@ -137,10 +137,12 @@ class Scan {
     if (!is_listed) {
       HVD_TRY(refuse_everything());
       HVD_TRY(walk(""));
-    } else {
+    }
+    HVD_TRY_ASSIGN(std::vector<TreeEntry> found, look_at_all());
+    if (is_listed && found.empty()) {
       HVD_TRY(refuse_nothing());
     }
-    return look_at_all();
+    return found;
   }
 
  private:
@@ -177,13 +179,16 @@ class Scan {
 
   // A folder within what git ignores has files of which git shows none, and the ranks would start in an empty one.
   [[nodiscard]] Result<void> refuse_nothing() const {
-    std::error_code failed;
-    if (!paths_.empty() || std::filesystem::is_empty(root_, failed) || failed) {
-      return {};
+    const Folder folder(::opendir(root_.c_str()));
+    while (const dirent* const item = folder == nullptr ? nullptr : ::readdir(folder.get())) {
+      const std::string name = item->d_name;
+      if (name != "." && name != ".." && !is_version_control(name) && !is_own(name)) {
+        return Error(Code::kInvalid, "--sync: git ignores all that is in " + root_ +
+                                         ", so that nothing would be copied; start in another folder, or name one: "
+                                         "--sync=DIR");
+      }
     }
-    return Error(Code::kInvalid, "--sync: git ignores all that is in " + root_ +
-                                     ", so that nothing would be copied; start in another folder, or name one: "
-                                     "--sync=DIR");
+    return {};
   }
 
   // True: the folder, or one above it on the same file system, is a repository, whatever git says.
@@ -368,8 +373,8 @@ class Scan {
     if (path == kResultsFolder || path.starts_with(std::string(kResultsFolder) + "/")) {
       return true;
     }
-    return std::any_of(options_.left_out.begin(), options_.left_out.end(), [&whole](const std::string& own) {
-      return !own.empty() && (whole == own || whole.starts_with(own + "/"));
+    return std::any_of(options_.left_out.begin(), options_.left_out.end(), [&](const std::string& own) {
+      return !own.empty() && lies_in(whole, own) && !lies_in(root_, own);
     });
   }
 
@@ -485,6 +490,10 @@ ContentHash digest_of(const std::vector<TreeEntry>& entries) {
     hash.add(as_bytes(out.str()));
   }
   return hash.finish();
+}
+
+bool lies_in(const std::string& path, const std::string& folder) {
+  return path == folder || folder == "/" || path.starts_with(folder + "/");
 }
 
 std::optional<std::string> way_within(const Tree& tree, const std::string& folder) {

@@ -32,11 +32,15 @@ struct Tree {
 
 struct ScanOptions {
   std::vector<std::string> environment;  // for git
-  std::vector<std::string> left_out;     // absolute paths: files and folders that hvdrun itself writes
+  // Absolute paths: files and folders that hvdrun itself writes. One that holds the folder as a whole does not count.
+  std::vector<std::string> left_out;
 };
 
 // An error names the file that cannot be read, or says why the folder cannot be meant.
 Result<Tree> scan_tree(const std::string& folder, const ScanOptions& options);
+
+// True for the folder, and for all that is in it. Both are absolute.
+bool lies_in(const std::string& path, const std::string& folder);
 
 // Returns the way from the root to a folder in it: "" or "/src"; nothing for a folder elsewhere.
 std::optional<std::string> way_within(const Tree& tree, const std::string& folder);
