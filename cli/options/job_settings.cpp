@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <climits>
 #include <cstdlib>
 #include <map>
 #include <string_view>
@@ -471,14 +469,6 @@ std::vector<std::string> notices_of(const Flags& flags, const launch::JobSpec& j
     notices.push_back("--mpi-args and --binding-args have no effect: mpirun starts no elastic ranks, so hvdrun does");
   }
   return notices;
-}
-
-Result<std::string> working_directory() {
-  std::array<char, PATH_MAX> buffer{};
-  if (::getcwd(buffer.data(), buffer.size()) == nullptr) {
-    return Error::from_errno("cannot tell the working directory");
-  }
-  return std::string(buffer.data());
 }
 
 std::vector<std::string> own_environment() {

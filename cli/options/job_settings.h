@@ -30,8 +30,6 @@ std::vector<std::string> notices_of(const Flags& flags, const launch::JobSpec& j
 // Returns "NAME=value" entries.
 std::vector<std::string> own_environment();
 
-Result<std::string> working_directory();
-
 // Returns where hvdrun keeps files that outlive it: $XDG_STATE_HOME/hvdrun, else ~/.local/state/hvdrun.
 Result<std::string> state_root();
 

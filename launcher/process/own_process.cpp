@@ -8,7 +8,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -28,6 +30,26 @@ std::string path_of_start() {
 
 bool is_executable_file(const std::string& path, struct stat& info) {
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+namespace {
+
+// True for an absolute path in which neither a link nor the file system has to be asked what a part of it means.
+bool is_plain_path(std::string_view path) {
+  if (!path.starts_with('/')) {
+    return false;
+  }
+  for (std::size_t begin = 1; begin <= path.size() && path != "/";) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == "..") {
+      return false;
+    }
+    begin = end + 1;
+  }
+  return true;
 }
 
 }  // namespace
@@ -72,6 +94,21 @@ OwnInstallation::State OwnInstallation::state() const {
   // One that was moved elsewhere still works there.
   const auto program = own_program();
   return program.ok() && is_executable_file(program.value(), info) ? State::kSame : State::kGone;
+}
+
+Result<std::string> working_directory() {
+  const char* const named = std::getenv("PWD");
+  struct stat there{};
+  struct stat here{};
+  if (named != nullptr && is_plain_path(named) && ::stat(named, &there) == 0 && ::stat(".", &here) == 0 &&
+      there.st_dev == here.st_dev && there.st_ino == here.st_ino) {
+    return std::string(named);
+  }
+  std::array<char, PATH_MAX> buffer{};
+  if (::getcwd(buffer.data(), buffer.size()) == nullptr) {
+    return Error::from_errno("cannot tell the working directory");
+  }
+  return std::string(buffer.data());
 }
 
 std::string own_processor() {

@@ -1,4 +1,4 @@
-// What this process has from who started it: its program, and its standard input.
+// What this process has from who started it: its program, its working directory, and its standard input.
 #pragma once
 
 #include <sys/types.h>
@@ -31,6 +31,11 @@ class OwnInstallation {
   dev_t device_ = 0;
   ino_t file_ = 0;
 };
+
+// Returns the working directory by the name that the user knows it by: $PWD, where that is one of it. It may lead
+// through links, as those of an automounter, and what the links lead to may have another path on every host. Thread:
+// any.
+Result<std::string> working_directory();
 
 // Returns the processor of this machine, as `uname -m` says it: "x86_64". Thread: any.
 std::string own_processor();
