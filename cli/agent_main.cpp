@@ -19,6 +19,7 @@
 #include "launcher/agent/dial.h"
 #include "launcher/agent/guardian.h"
 #include "launcher/process/inherited_signals.h"
+#include "launcher/process/own_process.h"
 #include "launcher/process/remove_tree.h"
 #include "launcher/process/spawn.h"
 #include "launcher/state/exit_codes.h"
@@ -50,6 +51,11 @@ std::vector<std::string> own_environment() {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     environment.emplace_back(*entry);
+  }
+  // Ranks may start where this agent is, and an engine's task may have the PWD of whoever has started the engine.
+  if (const auto here = hvd::working_directory(); here.ok()) {
+    std::erase_if(environment, [](const std::string& entry) { return entry.starts_with("PWD="); });
+    environment.push_back("PWD=" + here.value());
   }
   return environment;
 }

@@ -332,6 +332,9 @@ std::vector<std::string> environment_of(const std::vector<std::string>& own, con
   for (const std::string& name : start.unset) {
     merged.erase(name);
   }
+  if (start.cwd.starts_with('/')) {
+    merged["PWD"] = start.cwd;  // the agent's own is of the folder in which it was started, as of a login
+  }
   for (const auto& [name, value] : start.env) {
     merged[name] = value;
   }

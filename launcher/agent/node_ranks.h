@@ -109,7 +109,8 @@ class NodeRanks {
 };
 
 // Returns the environment of a rank: the agent's own, changed as `start` says. What that only proposes gives way to
-// what the node has: in `own`, or by a name in `settled`. Pure.
+// what the node has: in `own`, or by a name in `settled`. PWD is the folder in which the rank starts, as a shell would
+// have it. Pure.
 std::vector<std::string> environment_of(const std::vector<std::string>& own, const std::vector<std::string>& settled,
                                         const StartMessage& start, const StartMessage::Rank& rank);
 

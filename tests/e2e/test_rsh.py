@@ -47,6 +47,26 @@ def test_libhvd_joins_over_it_and_variables_travel_unharmed():
     assert done.stdout.strip() == ascii((odd, odd)), done.stderr
 
 
+@pytest.mark.parametrize("hosts", [["-H", "localhost:1"], ["--rsh", EXECUTES, "-H", "a:1"], ["--sync", "--rsh", EXECUTES, "-H", "a:1"]])
+def test_a_rank_s_pwd_is_the_folder_in_which_it_starts_by_the_user_s_name_for_it(hosts, tmp_path):
+    (tmp_path / "disk7" / "project").mkdir(parents=True)
+    (tmp_path / "home").symlink_to("disk7")
+    named = str(tmp_path / "home" / "project")
+    print_it = "import os; print(os.environ['PWD'], os.path.samefile(os.environ['PWD'], '.'))"
+
+    def run(pwd, *words):
+        return hvdrun("-q", "--no-tags", *words, *hosts, *PYTHON, "-c", print_it, cwd=named,
+                      env={**os.environ, "PWD": pwd, "XDG_CACHE_HOME": str(tmp_path / "home" / "cache")})
+
+    in_cache = f"{tmp_path}/home/cache/hvdrun/folders/"
+    done = run(named)
+    assert done.stdout.startswith(in_cache if "--sync" in hosts else named) and done.stdout.endswith(" True\n"), done
+    done = run("/")  # as of a program that changes its folder and leaves the variable
+    real = str((tmp_path / "disk7" / "project").resolve())
+    assert done.stdout.startswith(in_cache if "--sync" in hosts else real) and done.stdout.endswith(" True\n"), done
+    assert run(named, "-x", "PWD=/tmp").stdout.startswith("/tmp "), done
+
+
 @pytest.mark.parametrize("arguments, message", [
     (["--rsh", "no-such-program {host}"], "--rsh: no such program: 'no-such-program' in PATH"),
     (["--rsh", "ssh 'x"], "--rsh 'ssh 'x': nothing follows the last '"),

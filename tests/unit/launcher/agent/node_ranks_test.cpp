@@ -33,4 +33,17 @@ TEST_CASE("a rank's environment is its node's, changed in order by the job, the 
   CHECK(environment_of({"OMP_NUM_THREADS=2"}, {}, start, rank)[3] == "OMP_NUM_THREADS=4");
 }
 
+TEST_CASE("a rank's PWD is the folder in which it starts, unless the user has set another") {
+  StartMessage start;
+  start.cwd = "/home/you/project";
+  StartMessage::Rank rank;
+  CHECK(environment_of({"PWD=/home/you"}, {}, start, rank) == Words{"PWD=/home/you/project"});
+  CHECK(environment_of({}, {}, start, rank) == Words{"PWD=/home/you/project"});
+  start.last = {{"PWD", "/the/users"}};
+  CHECK(environment_of({"PWD=/home/you"}, {}, start, rank) == Words{"PWD=/the/users"});
+  start = {};
+  start.cwd = ".";  // where the agent is
+  CHECK(environment_of({"PWD=/home/you"}, {}, start, rank) == Words{"PWD=/home/you"});
+}
+
 }  // namespace hvd::launch::node_ranks_test
