@@ -21,8 +21,11 @@ bool signs_rsa_with_sha2() {
   return libssh2_version(0x010b00) != nullptr;
 }
 
+// libssh2 cannot log in by a certificate; an agent lists one as a key of another type.
 bool is_usable_type(const std::string& type) {
-  return type == "ssh-ed25519" || type == "ssh-rsa" || type == "pem" || type.starts_with("ecdsa-sha2-nistp");
+  const bool is_certificate = type.find("-cert-") != std::string::npos;
+  return type == "ssh-ed25519" || type == "ssh-rsa" || type == "pem" ||
+         (type.starts_with("ecdsa-sha2-nistp") && !is_certificate);
 }
 
 // Returns the certificate that ssh would find: one of CertificateFile, or KEY-cert.pub beside a key.

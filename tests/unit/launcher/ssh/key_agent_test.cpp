@@ -149,6 +149,26 @@ TEST_CASE("an RSA key of ssh-agent signs in the way that the server takes, or ss
   check_opens(launcher);
 }
 
+TEST_CASE("a certificate that only ssh-agent has is shown by the system's ssh") {
+  if (no_sshd()) {
+    return;
+  }
+  for (const char* kind : {"ed25519", "ecdsa", "rsa"}) {
+    CAPTURE(kind);
+    const test::TempDir keys;
+    REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys.path("ca")}).status == 0);
+    const Sshd sshd("TrustedUserCAKeys " + keys.path("ca.pub"));
+    test::write_file(sshd.path("authorized_keys"), "");
+    REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", kind, "-N", "", "-f", keys.path("own")}).status == 0);
+    REQUIRE(test::run_program({"ssh-keygen", "-q", "-s", keys.path("ca"), "-I", "me", "-n", LocalUser::current().name,
+                               keys.path("own.pub")})
+                .status == 0);
+    const RealAgent agent(sshd, keys.path("own"));
+    test::SshLauncher launcher(sshd.write_client_config("IdentitiesOnly no\nIdentityAgent " + agent.socket()));
+    check_opens(launcher);
+  }
+}
+
 TEST_CASE("an agent that never says which keys it has holds nobody up") {
   if (no_sshd()) {
     return;
