@@ -33,6 +33,12 @@ std::pair<std::uint64_t, std::uint64_t> next_data(const Fd& file, std::uint64_t 
           hole < 0 ? end : std::min(static_cast<std::uint64_t>(hole), end)};
 }
 
+// True where no file has the name any more, but a link, or its folder has gone or is no folder. A file server says
+// ESTALE of a file that was removed there.
+bool means_gone(int code) {
+  return code == ENOENT || code == ENOTDIR || code == ELOOP || code == ESTALE;
+}
+
 }  // namespace
 
 Result<FilePortion> read_portion(const std::string& root, const std::vector<TreeEntry>& entries,
@@ -44,8 +50,8 @@ Result<FilePortion> read_portion(const std::string& root, const std::vector<Tree
   std::size_t room = kFrameBytes;
   std::size_t used = 0;
   // Ends the present file as one that cannot be read, whatever has come of it.
-  const auto give_up = [&](const Error& why) -> Result<void> {
-    if (!skips_unreadable) {
+  const auto give_up = [&](const Error& why, bool is_gone) -> Result<void> {
+    if (!skips_unreadable && !is_gone) {
       return Error(why.code(), "--sync: " + why.message());
     }
     FilePiece piece;
@@ -66,8 +72,9 @@ Result<FilePortion> read_portion(const std::string& root, const std::vector<Tree
     struct stat status{};
     const bool is_open = file.is_open() && ::fstat(file.get(), &status) == 0;
     if (!is_open || !S_ISREG(status.st_mode)) {
-      HVD_TRY(give_up(is_open ? Error(Code::kNotFound, "cannot read " + path + ": it is no file any more")
-                              : Error::from_errno("cannot read " + path)));
+      const Error why = is_open ? Error(Code::kNotFound, "cannot read " + path + ": it is no file any more")
+                                : Error::from_errno("cannot read " + path);
+      HVD_TRY(give_up(why, is_open || means_gone(why.sys_errno())));
       continue;
     }
     // Of a file that grows meanwhile, no more is sent than it had.
@@ -98,7 +105,7 @@ Result<FilePortion> read_portion(const std::string& root, const std::vector<Tree
       filled += got > 0 ? static_cast<std::size_t>(got) : 0;
     }
     if (failed) {
-      HVD_TRY(give_up(*failed));
+      HVD_TRY(give_up(*failed, means_gone(failed->sys_errno())));
       continue;
     }
     piece.bytes = {begin, filled};

@@ -27,8 +27,9 @@ struct FilePortion {
 };
 
 // `wanted` are places in `entries`, which are all files; the portion ends before the wanted file of number `end` at the
-// latest, and `place` is before that. A file that cannot be read is an error, or with `skips_unreadable` a piece that
-// says so. Holes of a file are left out where the list has no hash of it: only who need not hash it can pass over them.
+// latest, and `place` is before that. A file that is gone is a piece that says so. One that is there and cannot be read
+// is an error, or with `skips_unreadable` such a piece too. Holes of a file are left out where the list has no hash of
+// it: only who need not hash it can pass over them.
 Result<FilePortion> read_portion(const std::string& root, const std::vector<TreeEntry>& entries,
                                  const std::vector<std::uint32_t>& wanted, FilePlace place, std::size_t end,
                                  bool skips_unreadable = false);

@@ -251,6 +251,10 @@ Result<void> TreeReceiver::take_bytes(std::string_view body) {
   HVD_TRY_ASSIGN(const FileBytes bytes, FileBytes::decode(body));
   const FilePlace before = writer_->arrived();
   for (const FilePiece& piece : bytes.pieces) {
+    if (piece.is_unreadable && !writer_->has_all()) {
+      writer_->lose();
+      continue;
+    }
     here_.bytes += piece.bytes.size();
     if (const auto written = writer_->write(piece); !written.ok()) {
       if (written.error().code() == Code::kProtocol) {

@@ -79,6 +79,16 @@ void TreeWriter::skip() {
   ++next_;
 }
 
+void TreeWriter::lose() {
+  const TreeEntry& entry = list_[wanted_[next_]];
+  if (const auto before = before_.find(entry.path); before != before_.end()) {
+    remove(before->second);
+    before_.erase(before);
+  }
+  note_changed(entry);
+  skip();
+}
+
 Result<bool> TreeWriter::prepare() {
   for (std::size_t done = 0; done < kWrittenPerTurn; ++done) {
     if (!gone_.empty()) {
@@ -286,12 +296,16 @@ Result<void> TreeWriter::end_file(const TreeEntry& entry) {
   }
   note(entry, status);
   if (!is_as_listed) {
-    others_changed_ += changed_.empty() ? 0U : 1U;
-    changed_ = changed_.empty() ? entry.path : changed_;
+    note_changed(entry);
     written_.back().entry.hash = {};
   }
   ++next_;
   return {};
+}
+
+void TreeWriter::note_changed(const TreeEntry& entry) {
+  others_changed_ += changed_.empty() ? 0U : 1U;
+  changed_ = changed_.empty() ? entry.path : changed_;
 }
 
 // Returns the rights that the system gives a new file. They depend on the rights that are asked for, the umask and the

@@ -63,6 +63,8 @@ class TreeWriter {
   Result<void> write(const FilePiece& piece);
   // The first wanted file does not come.
   void skip();
+  // The first wanted file has gone where it comes from. So it goes here too, and counts as changed.
+  void lose();
   [[nodiscard]] bool has_all() const { return next_ == wanted_.size(); }
   // How far the wanted files have come.
   [[nodiscard]] FilePlace arrived() const { return {next_, file_.is_open() ? file_bytes_ : 0}; }
@@ -73,8 +75,8 @@ class TreeWriter {
   [[nodiscard]] const std::vector<TreeEntry>& list() const { return list_; }
   [[nodiscard]] std::shared_ptr<const std::vector<TreeEntry>> whole_list() const { return whole_list_; }
   [[nodiscard]] std::uint32_t removed() const { return removed_; }
-  // The first file that came with another content than the list's, since it was changed; empty: none. Then how many
-  // others did so.
+  // The first file that came with another content than the list's, since it was changed, or was gone; empty: none. Then
+  // how many others.
   [[nodiscard]] const std::string& changed() const { return changed_; }
   [[nodiscard]] std::uint32_t others_changed() const { return others_changed_; }
   // Returns what is there now. `digest` says what it is when all is there.
@@ -89,6 +91,7 @@ class TreeWriter {
   Result<void> begin_file(const TreeEntry& entry);
   Result<void> leave_hole(const TreeEntry& entry, const FilePiece& piece);
   Result<void> end_file(const TreeEntry& entry);
+  void note_changed(const TreeEntry& entry);
   Result<mode_t> rights_given(const TreeEntry& entry);
   Result<void> name_part(const TreeEntry& entry);
   void drop_part();

@@ -84,9 +84,10 @@ struct WantedFiles {
 // FileBytes: the contents of the wanted files, one after the other in their order, in pieces of any size. The bytes are
 // the caller's, or those of the body that was decoded: they pass each node of a job, so that a copy would be felt.
 struct FilePiece {
-  bool is_end = false;         // of its file
-  bool is_unreadable = false;  // with the end: what came of it is nothing, and `bytes` say why
-  std::uint64_t hole = 0;      // so many zeros before the bytes, which take no room on a disk; only of results
+  bool is_end = false;  // of its file
+  // With the end: what came of it is nothing, and `bytes` say why. A brought file is gone then, a result may be there.
+  bool is_unreadable = false;
+  std::uint64_t hole = 0;  // so many zeros before the bytes, which take no room on a disk; only of results
   std::string_view bytes{};
 };
 struct FileBytes {

@@ -254,7 +254,66 @@ TEST_CASE("a host that comes later has what the others have, or is told which fi
                                "than the others");
   fs::remove(from + "/train.py");
   nodes.join(scene.home(4));
-  CHECK(nodes.failed[4] == "--sync: cannot read " + from + "/train.py: No such file or directory");
+  CHECK(nodes.failed[4] == nodes.failed[3]);
+}
+
+TEST_CASE("a file that is removed while it is copied is removed there too, and the others come") {
+  const Scene scene;
+  const std::string& from = scene.source();
+  for (const char* const name : {"/a", "/checkpoint", "/folder/file", "/link", "/z"}) {
+    test::write_file(from + name, "before");
+  }
+  const auto change = [&from](const std::string& text) {
+    for (const char* const name : {"/a", "/folder/file", "/link", "/z"}) {
+      test::write_file(from + name, text);
+    }
+    test::write_file(from + "/checkpoint", std::string(1U << 20U, text.front()));
+  };
+  // Hosts that have the files of an earlier job, and one that has none; the third gets its files from another host.
+  TreeNodes nodes({scene.home(0), scene.home(1), scene.home(2)});
+  TreeNodes({scene.home(0), scene.home(1)}).bring(from);
+  for (const bool is_half_sent : {false, true}) {
+    CAPTURE(is_half_sent);
+    change(is_half_sent ? "half" : "none");
+    auto tree = scan_tree(from, {});
+    REQUIRE(tree.ok());
+    const auto remove = [&from] {
+      fs::remove(from + "/checkpoint");
+      fs::remove_all(from + "/folder");
+      test::write_file(from + "/folder", "a file now");
+      fs::remove(from + "/link");
+      fs::create_symlink("z", from + "/link");
+    };
+    if (!is_half_sent) {
+      remove();
+    }
+    nodes.at_each_turn = [&] {
+      if (is_half_sent && nodes.counts[AgentMessage::kFileBytes] > 1 && fs::exists(from + "/checkpoint")) {
+        remove();
+      }
+    };
+    nodes.bring(std::move(tree).value());
+    CHECK(nodes.failed.empty());
+    REQUIRE(nodes.changed.size() == 1);
+    CHECK(nodes.changed.begin()->second == from + "/checkpoint and 2");
+    for (const int node : {0, 1, 2}) {
+      CAPTURE(node);
+      const std::string there = nodes.path(node);
+      CHECK(test::read_file(there + "/a") == test::read_file(from + "/a"));
+      CHECK(test::read_file(there + "/z") == test::read_file(from + "/z"));
+      CHECK(fs::is_empty(there + "/folder"));
+      CHECK(contents(there).size() == 3);
+    }
+    nodes.at_each_turn = nullptr;
+    fs::remove(from + "/link");
+    fs::remove(from + "/folder");
+  }
+  change("last");
+  nodes.bring(from);
+  CHECK(nodes.changed.empty());
+  for (const int node : {0, 1, 2}) {
+    CHECK(contents(nodes.path(node)) == contents(from));
+  }
 }
 
 }  // namespace hvd::launch::tree_changes_test
