@@ -55,8 +55,18 @@ std::string_view base_name(std::string_view path) {
 }  // namespace
 
 bool is_python(std::string_view path) {
-  const std::string_view name = base_name(path);
-  return name.substr(0, 6) == "python" || name.substr(0, 4) == "pypy";
+  std::string_view rest = base_name(path);
+  if (rest.starts_with("python")) {
+    rest.remove_prefix(6);
+  } else if (rest.starts_with("pypy")) {
+    rest.remove_prefix(4);
+  } else {
+    return false;
+  }
+  rest.remove_prefix(std::min(rest.find_first_not_of("0123456789."), rest.size()));
+  // Of a build with debugging, without the lock of the interpreter, or both.
+  constexpr std::array<std::string_view, 5> kBuilds = {"", "d", "t", "td", "-dbg"};
+  return std::find(kBuilds.begin(), kBuilds.end(), rest) != kBuilds.end();
 }
 
 void ask_python(const std::vector<std::string>& environment, Duration patience, SoftwareSurvey& software) {

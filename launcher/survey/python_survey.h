@@ -11,7 +11,7 @@
 
 namespace hvd::launch {
 
-// True for a path whose name is one of Python's.
+// True for a path whose name is one of Python's: python3.11, pypy, python3.13t, but not python_train.sh.
 bool is_python(std::string_view path);
 // Asks the Python that software.program names, and fills in what it says, or python_error. It blocks until the Python
 // has ended, at most for `patience`.

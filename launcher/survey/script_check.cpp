@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <string_view>
+#include "launcher/survey/python_survey.h"
 
 namespace hvd::launch {
 
@@ -11,8 +11,7 @@ std::string python_script_of(const std::vector<std::string>& argv) {
   if (argv.empty()) {
     return "";
   }
-  const std::string_view program = std::string_view(argv.front()).substr(argv.front().rfind('/') + 1);
-  if (program.substr(0, 6) != "python" && program.substr(0, 4) != "pypy") {
+  if (!is_python(argv.front())) {
     return "";
   }
   for (std::size_t i = 1; i < argv.size(); ++i) {

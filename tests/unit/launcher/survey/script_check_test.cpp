@@ -7,6 +7,8 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
+#include "launcher/survey/python_survey.h"
+
 namespace hvd::launch::script_check_test {
 
 TEST_CASE("the script of a Python command line is found, and nothing is taken for one") {
@@ -19,6 +21,21 @@ TEST_CASE("the script of a Python command line is found, and nothing is taken fo
   CHECK(python_script_of({"python", "-"}).empty());
   CHECK(python_script_of({"python"}).empty());
   CHECK(python_script_of({"bash", "x.sh"}).empty());
+}
+
+TEST_CASE("only a program that is called as Python is, is taken for it, and is run to be asked") {
+  for (const char* name : {"python", "/usr/bin/python3", "python3.11", "python3.13t", "python3.13td", "python3.11d",
+                           "python3-dbg", "python3.11-dbg", "pypy", "pypy3", "/opt/pypy3.10"}) {
+    CAPTURE(name);
+    CHECK(is_python(name));
+    CHECK(python_script_of({name, "resnet50"}) == "resnet50");
+  }
+  for (const char* name : {"./python_run.sh", "./python_train.sh", "python3.sh", "pythonic", "python-argcomplete",
+                           "python3-config", "pypy_bench", "/opt/python/run", "ipython", "py", ""}) {
+    CAPTURE(name);
+    CHECK_FALSE(is_python(name));
+    CHECK(python_script_of({name, "resnet50"}).empty());
+  }
 }
 
 TEST_CASE("of a command line the first place that is missing is told, and what is there is not") {
