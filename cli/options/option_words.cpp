@@ -89,7 +89,8 @@ std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
     const auto equals = word.find('=');
     const std::string name = own_name(app, word.substr(0, equals));
     // argparse reads -H=HOSTS as -HHOSTS, which is what CLI11 knows.
-    const std::size_t rest = equals + (name[1] != '-' && equals + 1 < word.size() ? 1 : 0);
+    const bool is_short = name.size() == 2 && name[1] != '-';  // -xNAME=VALUE has the sign in its value
+    const std::size_t rest = equals + (is_short && equals + 1 < word.size() ? 1 : 0);
     word = name + (equals == std::string::npos ? "" : word.substr(rest));
     const bool has_own_value = equals != std::string::npos || (word[1] != '-' && word.size() > 2);
     const CLI::Option* option = app.get_option_no_throw(name);

@@ -184,6 +184,12 @@ def test_variables_before_the_command_are_for_the_ranks(words):
     assert named.returncode == 127 and "/./a=1'" in named.stderr
 
 
+@pytest.mark.parametrize("word", ["-xADDED=a=b", "-x=ADDED=a=b"])
+def test_a_variable_in_the_option_s_own_word_has_its_value(word):
+    done = hvdrun("-q", "--no-tags", "-np", 1, word, "sh", "-c", "echo $ADDED", env={**os.environ, "ADDED": "mine"})
+    assert (done.returncode, done.stdout) == (0, "a=b\n"), done.stderr
+
+
 @pytest.mark.parametrize("words", [("-n", 2), ("-n2",), ("-np2",), ("-np", 2), ("-np=2",), ("-np", 2, "-H=localhost:2")])
 def test_the_number_of_ranks_is_read_however_it_is_written(words):
     done = hvdrun("-q", "--no-tags", *words, "sh", "-c", "echo $HOROVOD_SIZE")
