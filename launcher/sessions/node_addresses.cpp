@@ -52,6 +52,18 @@ std::optional<Network> parse_network(const std::string& text) {
   return network;
 }
 
+// An address that is good for one interface alone ("fe80::1%eth0") has this machine's name for that, and says nothing
+// to other nodes.
+bool is_link_local(const std::string& text) {
+  const std::optional<Network> address = parse_address(text.substr(0, text.find('%')));
+  return address && address->size_bits == 128 && address->bytes[0] == 0xfe && (address->bytes[1] & 0xc0U) == 0x80;
+}
+
+// Returns an address that one end of a connection has; empty: there is none that other nodes could use.
+std::string seen(const std::string& address) {
+  return is_link_local(address) ? "" : address;
+}
+
 std::vector<Network> networks_of(const NodeView& view) {
   std::vector<Network> networks;
   for (const NamedNetwork& named : view.ready.networks) {
@@ -186,7 +198,7 @@ std::vector<std::string> data_addresses(const std::vector<NodeView>& views,
   std::string launcher;
   std::vector<std::vector<Network>> nodes;
   for (const NodeView& view : views) {
-    launcher = launcher.empty() ? view.opened.launcher_address : launcher;
+    launcher = launcher.empty() ? seen(view.opened.launcher_address) : launcher;
     nodes.push_back(networks_of(view));
   }
   std::vector<std::string> addresses;
@@ -194,8 +206,8 @@ std::vector<std::string> data_addresses(const std::vector<NodeView>& views,
     const Opened& opened = views[node].opened;
     if (const std::string chosen = pick_chosen(interfaces, node, nodes); !chosen.empty()) {
       addresses.push_back(chosen);
-    } else if (!opened.node_address.empty() && !is_translated(views[node])) {
-      addresses.push_back(opened.node_address);
+    } else if (const std::string reached = seen(opened.node_address); !reached.empty() && !is_translated(views[node])) {
+      addresses.push_back(reached);
     } else if (opened.is_local && !launcher.empty()) {
       addresses.push_back(launcher);
     } else {

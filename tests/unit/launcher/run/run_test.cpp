@@ -311,6 +311,18 @@ TEST_CASE("a node that does not have the address at which it was reached is met 
   CHECK(!is_translated(on_loopback));
 }
 
+TEST_CASE("an address of one interface alone is not what others are told") {
+  const NodeView local = view_of({true, "", "", {}}, {"172.17.0.1/16", "10.0.0.9/24"});
+  const NodeView a = view_of({false, "fe80::1:2%eth0", "fe80::1:9%eth0", {}}, {"172.17.0.1/16", "10.0.0.1/24"});
+  const NodeView b = view_of({false, "10.0.0.2", "10.0.0.9", {}}, {"10.0.0.2/24"});
+  CHECK(data_addresses({local, a}) == Addresses{"10.0.0.9", "10.0.0.1"});
+  CHECK(data_addresses({local, a, b}) == Addresses{"10.0.0.9", "10.0.0.1", "10.0.0.2"});
+  CHECK(!is_translated(a));
+  const NodeView six = view_of({false, "febf::1%eth0", "fe80::9", {}}, {"fd00::1/64"});
+  const NodeView reached = view_of({false, "fd00::2", "fd00::9", {}}, {"fd00::2/64"});
+  CHECK(data_addresses({six, reached}) == Addresses{"fd00::1", "fd00::2"});
+}
+
 TEST_CASE("without a name it is the address that has the other nodes for neighbours") {
   const NodeView a = view_of(kUnseen, {"172.17.0.1/16", "10.1.0.1/24", "192.168.7.1/24"});
   const NodeView b = view_of(kUnseen, {"172.17.0.1/16", "192.168.7.2/24"});
