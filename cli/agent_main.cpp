@@ -40,10 +40,6 @@ constexpr auto kDialTime = std::chrono::seconds(30);
 // A task that starts an agent gets this long to write its order.
 constexpr auto kOrderTime = std::chrono::seconds(30);
 
-// Limits the folder in which the agent makes its own: the path of a socket in it has at most 107 bytes. Batch systems
-// have longer folders in TMPDIR; there /tmp is used instead.
-constexpr std::size_t kMostBaseBytes = 80;
-
 using Session = hvd::launch::AgentConnection;
 using OpenSession = std::function<hvd::Result<Session>()>;
 
@@ -122,10 +118,14 @@ hvd::Result<int> serve(hvd::launch::AgentOptions options, const OpenSession& ope
   return joins ? end_of_join(*core, log) : 0;
 }
 
-// Runs both processes of the agent; returns the exit code of this one.
-int run_agent(const hvd::launch::AgentOptions& options, const OpenSession& open_session, hvd::Log& log) {
-  const std::string base = hvd::launch::value_in(options.environment, "TMPDIR");
-  const bool is_usable = !base.empty() && base.size() <= kMostBaseBytes;
+// Runs both processes of the agent; returns the exit code of this one. `is_called`: an engine or a user has started it,
+// in an environment that may be that of another machine.
+int run_agent(const hvd::launch::AgentOptions& options, const OpenSession& open_session, bool is_called,
+              hvd::Log& log) {
+  const auto [base, why] = hvd::launch::scratch_base(hvd::launch::value_in(options.environment, "TMPDIR"), is_called);
+  if (!why.empty()) {
+    log.write(hvd::LogLevel::kWarning, why);
+  }
   const auto run = [&](const std::string& scratch_dir) {
     hvd::launch::AgentOptions own = options;
     own.scratch_dir = scratch_dir;
@@ -139,7 +139,7 @@ int run_agent(const hvd::launch::AgentOptions& options, const OpenSession& open_
            : is_unreachable ? hvd::launch::exit_code::kUnreachable
                             : hvd::launch::exit_code::kStartFailed;
   };
-  const auto code = hvd::launch::run_guarded(is_usable ? base : "/tmp", run, options.joins);
+  const auto code = hvd::launch::run_guarded(base, run, options.joins);
   if (!code.ok()) {
     log.write(hvd::LogLevel::kError, code.error().message());
     return 1;
@@ -226,7 +226,7 @@ hvd::Result<int> call_at(const std::string& engine, const hvd::launch::CallPlace
   }
   const int rank = options.seat.rank;
   const auto call = [&] { return hvd::launch::dial_launcher(place, key, rank, hvd::Deadline::after(kDialTime)); };
-  return run_agent(options, [&] { return dial(call); }, log);
+  return run_agent(options, [&] { return dial(call); }, true, log);
 }
 
 // PodWords is what a manifest tells the agent in a pod.
@@ -274,7 +274,7 @@ hvd::Result<int> call_by_name(const std::string& engine, const PodWords& pod, hv
     return hvd::launch::dial_by_name(name, secret, rank, deadline,
                                      [&log](const std::string& line) { log.write(hvd::LogLevel::kInfo, line); });
   };
-  return run_agent(options, [&] { return dial(call); }, log);
+  return run_agent(options, [&] { return dial(call); }, true, log);
 }
 
 // Runs `call ENGINE ...`. Kubernetes' words are wiped out of what /proc shows of this process and its children, since
@@ -328,7 +328,7 @@ hvd::Result<int> join(const std::string& path, const std::string& slots, hvd::Lo
                : hvd::Result<hvd::launch::DialedLauncher>(hvd::Error(
                      hvd::Code::kUnreachable, "cannot join job " + file.job_id + ": " + dialed.error().message()));
   };
-  return run_agent(options, [&] { return dial(call); }, log);
+  return run_agent(options, [&] { return dial(call); }, true, log);
 }
 
 // Prints a line for each folder that stays, which hvdrun reports. The code is 0 even then: a failure would end the
@@ -358,7 +358,7 @@ int main(int argc, char** argv) {
     hvd::launch::AgentOptions options;
     options.environment = own_environment();
     const auto standard = [] { return hvd::Result<Session>(Session{Fd(STDIN_FILENO), Fd(STDOUT_FILENO), nullptr}); };
-    return run_agent(options, standard, log);
+    return run_agent(options, standard, false, log);
   }
   if (words.size() >= 4 && words.front() == "call") {
     const auto code = call(words, argv, log);

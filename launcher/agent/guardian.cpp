@@ -41,6 +41,10 @@ constexpr std::string_view kScratchName = "hvdrun-XXXXXX";
 // gone, also by SIGKILL.
 constexpr const char* kOwnerFile = "/owner";
 constexpr std::size_t kMostBootId = 256;
+// Where the agent's folder is unless TMPDIR says otherwise. The path of a socket in it has at most 107 bytes, and batch
+// systems have longer folders in TMPDIR.
+constexpr const char* kUsualBase = "/tmp";
+constexpr std::size_t kMostBaseBytes = 80;
 
 // A lock there asks a server, which may not answer.
 bool is_on_server(const std::string& directory) {
@@ -175,6 +179,19 @@ int await_agent(pid_t agent, const sigset_t& signals) {
 }
 
 }  // namespace
+
+ScratchBase scratch_base(const std::string& tmpdir, bool may_be_anothers) {
+  if (tmpdir.empty() || tmpdir.size() > kMostBaseBytes) {
+    return {kUsualBase, ""};
+  }
+  struct stat info{};
+  const bool is_there = ::stat(tmpdir.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  if (may_be_anothers && (!is_there || ::access(tmpdir.c_str(), W_OK | X_OK) != 0)) {
+    return {kUsualBase, "TMPDIR is " + tmpdir + ", which is " + (is_there ? "not writable" : "no directory") +
+                            " on this host; using " + kUsualBase};
+  }
+  return {tmpdir, ""};
+}
 
 Result<int> run_guarded(const std::string& base, const std::function<int(const std::string&)>& agent, bool is_users) {
   // A tool that ends the command that led here ends its process group, but the session with the launcher may go on
