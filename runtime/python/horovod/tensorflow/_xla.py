@@ -212,6 +212,7 @@ def grouped_allreduce(
     @tf.custom_gradient
     def reduce(*values: Any) -> Any:
         def gradient(*upstream: Any) -> List[Any]:
+            upstream = [tf.convert_to_tensor(each) for each in upstream]  # that of tf.gather is IndexedSlices
             return grouped_allreduce(upstream, label + "_grad", op, prescale, postscale, process_set)
 
         return tuple(_call(values, label, _lib.ALLREDUCE, op, 0, prescale, postscale, process_set)), gradient
