@@ -102,27 +102,52 @@ def can_compile():
 
 
 def case_mixed_precision():
-    model = check_training(lambda: OPTIMIZERS.SGD(0.1), policy="mixed_float16", tolerance=1e-2)
+    # What is reduced twice would be seen of a sum, and not of an average.
+    ours, reference = lambda: OPTIMIZERS.SGD(0.1 / SIZE), lambda: OPTIMIZERS.SGD(0.1)
+    model = check_training(ours, {"op": hvd.Sum}, policy="mixed_float16", tolerance=1e-2, reference=reference)
     assert isinstance(model.optimizer, OPTIMIZERS.LossScaleOptimizer)
 
 
 def case_mixed_precision_where_one_rank_alone_overflows():
-    model = make_model("mixed_float16")
-    optimizer = hvd.DistributedOptimizer(OPTIMIZERS.LossScaleOptimizer(OPTIMIZERS.SGD(0.1, momentum=0.5)))
-    compile_model(model, optimizer)
     x = own(X).copy()
     if RANK == SIZE - 1:
         x[: 2 * BATCH] = np.nan  # two of the first epoch's steps are skipped by all
-    fit(model, x, own(Y), BATCH, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)], epochs=1)
-    same_on_all(model)
-    assert int(keras.ops.convert_to_numpy(optimizer.inner_optimizer.iterations)) == STEPS - 2
-    assert all(np.isfinite(w).all() for w in model.get_weights())
+    for scaled in (OPTIMIZERS.LossScaleOptimizer, lambda optimizer: optimizer):  # by the script, and by Keras
+        model = make_model("mixed_float16")
+        compile_model(model, hvd.DistributedOptimizer(scaled(OPTIMIZERS.SGD(0.1, momentum=0.5))))
+        fit(model, x, own(Y), BATCH, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)], epochs=1)
+        same_on_all(model)
+        assert int(keras.ops.convert_to_numpy(model.optimizer.inner_optimizer.iterations)) == STEPS - 2
+        assert all(np.isfinite(w).all() for w in model.get_weights())
+
+
+def case_mixed_precision_in_a_loop_of_ones_own_trains_as_without_us():
+    """There nobody scales the loss, unless the script does: Keras does so in compile(), for fit() alone."""
+    model = make_model("mixed_float16")
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        assert steps_of(hvd.DistributedOptimizer(OPTIMIZERS.SGD(1.0)), 2) == -(SIZE + 1)
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS.SGD(1.0))
+        compile_model(model, optimizer)
+        assert float(optimizer.scale_loss(2.0)) == 2.0 and float(model.optimizer.scale_loss(2.0)) > 2.0
+        before = [keras.ops.convert_to_numpy(variable) for variable in model.trainable_variables]
+        gradients = [keras.ops.convert_to_tensor(np.full_like(value, RANK + 1)) for value in before]
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        for variable, value in zip(model.trainable_variables, before):
+            np.testing.assert_allclose(keras.ops.convert_to_numpy(variable), value - (SIZE + 1) / 2, rtol=1e-5)
+        state = hvd.elastic.KerasState(model, optimizer)
+        assert state.optimizer is model.optimizer, "the scales of the ranks would differ"
+        scaled = hvd.DistributedOptimizer(OPTIMIZERS.LossScaleOptimizer(OPTIMIZERS.SGD(1.0), initial_scale=2.0))
+        assert float(scaled.scale_loss(1.0)) == 2.0
+        if BACKEND != "jax":  # where Keras' LossScaleOptimizer has stateless_apply only
+            assert steps_of(scaled, 2) == -(SIZE + 1) / 2
+    finally:
+        keras.config.set_dtype_policy("float32")
 
 
 def case_a_loss_scale_around_ours_is_refused():
-    model = make_model("mixed_float16")
-    compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.1)))
-    assert "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(" in raises(ValueError, fit, model, own(X), own(Y), BATCH)
+    optimizer = OPTIMIZERS.LossScaleOptimizer(hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.1)))
+    assert "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(" in raises(ValueError, steps_of, optimizer, 1)
 
 
 def case_accumulation():

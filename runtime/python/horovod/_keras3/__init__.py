@@ -185,8 +185,6 @@ def load_model(
     model = _keras.saving.load_model(filepath, custom_objects=objects)
     _h5.restore_optimizer(model, filepath)
     if getattr(model, "optimizer", None) is not None and not is_distributed(model.optimizer):
-        wrapped = DistributedOptimizer(model.optimizer, compression=compression)  # in place: its state stays
-        if wrapped is not model.optimizer:  # it scales the loss, which the loaded one did not
-            model.optimizer = wrapped
+        DistributedOptimizer(model.optimizer, compression=compression)  # in place: its state stays
         _auto_jit.decide_for_loaded(model, _why_not_compiled)
     return model

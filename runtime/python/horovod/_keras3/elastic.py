@@ -40,7 +40,7 @@ class KerasState(ObjectState):
 
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
         object.__setattr__(self, "model", model)
-        object.__setattr__(self, "optimizer", optimizer if optimizer is not None else getattr(model, "optimizer", None))
+        object.__setattr__(self, "optimizer", _coverage.optimizer_of(model, optimizer))
         if not model.built:
             raise ValueError(
                 "KerasState needs a model that is built: give its first layer the shape of its input, or model.build(input_shape)"

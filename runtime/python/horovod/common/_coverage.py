@@ -51,6 +51,13 @@ class Variables:
         return _key_of(variable) in self._keys
 
 
+def optimizer_of(model: Any, given: Any) -> Any:
+    """Returns the optimizer that a state of a Keras model has: the one that is given, else the model's. Where the model's scales the
+    loss for the given one, it is the model's, since ranks with different scales would take different steps."""
+    own = getattr(model, "optimizer", None)
+    return own if given is None or getattr(own, "inner_optimizer", None) is given else given
+
+
 def variables_of(optimizer: Any) -> List[Any]:
     """Returns those of an optimizer of Keras, which has a list of them or a function."""
     if optimizer is None:

@@ -62,7 +62,6 @@ class Settings:
         self.local_variables: List[Any] = []
         self.scale_local_gradients = scale_local_gradients
         self.name = name
-        self.is_inside_another = False
 
     def local_ids(self) -> set:
         """Of the variables that are not reduced. Asked late, as layers get their variables late."""
@@ -136,14 +135,18 @@ class _Distributed:
     """What the subclass has before the optimizer's own class."""
 
     _hvd: Settings
+    _hvd_is_inside_another = False  # which does not reduce
+    _hvd_is_reduced = False  # what comes from the one around this one, while that applies it
 
     def apply(self, grads: Sequence[Any], trainable_variables: Optional[Iterable[Any]] = None) -> Any:
         settings = self._hvd
-        if settings.is_inside_another:
+        if self._hvd_is_reduced:
+            return super().apply(grads, trainable_variables)
+        if self._hvd_is_inside_another:
             raise ValueError(
                 "hvd.DistributedOptimizer is inside of a LossScaleOptimizer (or MultiOptimizer), which then skips steps on some ranks only. Write "
-                "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)), or set the policy "
-                "'mixed_float16' before hvd.DistributedOptimizer is called"
+                "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)), or give model.compile() the "
+                "hvd.DistributedOptimizer, which Keras puts into one for a model of 'mixed_float16'"
             )
         if len(grads):
             _check_distribution()
@@ -154,7 +157,7 @@ class _Distributed:
                 grads = self._hvd_reduce_at_step(grads, own)
             else:
                 grads = _reduce(settings, grads, own, settings.factor)
-        return super().apply(grads, trainable_variables)
+        return self._hvd_apply_reduced(super().apply, grads, trainable_variables)
 
     def stateless_apply(self, optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any) -> Any:
         # Most optimizers call `apply` from here. LossScaleOptimizer does not. It first checks whether the gradients are
@@ -163,7 +166,25 @@ class _Distributed:
             return super().stateless_apply(optimizer_variables, grads, trainable_variables)
         _check_distribution()
         grads = _reduce(self._hvd, grads, self._trainable_variables, self._hvd.factor)
-        return super().stateless_apply(optimizer_variables, grads, trainable_variables)
+        return self._hvd_apply_reduced(super().stateless_apply, optimizer_variables, grads, trainable_variables)
+
+    def _hvd_apply_reduced(self, apply: Callable[..., Any], *words: Any) -> Any:
+        """Applies what is reduced, which a distributed optimizer within this one does not reduce again."""
+        inner = getattr(self, "inner_optimizer", None)
+        if not is_distributed(inner):
+            return apply(*words)
+        object.__setattr__(inner, "_hvd_is_reduced", True)
+        try:
+            return apply(*words)
+        finally:
+            object.__setattr__(inner, "_hvd_is_reduced", False)
+
+    def _hvd_scaled_by(self, outer: Any) -> None:
+        """Has the LossScaleOptimizer reduce that compile() has put around this one. It must see the reduced gradients, so that all ranks
+        skip the same steps. This one still reduces where a loop of one's own applies gradients to it, whose loss nobody has scaled."""
+        object.__setattr__(self, "_hvd_is_inside_another", False)
+        if not is_distributed(outer):
+            object.__setattr__(outer, "__class__", _class_for(type(outer), self._hvd))
 
     def _hvd_reduce_at_step(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
         """backward_passes_per_step: what Keras has accumulated and this gradient are reduced together, in the pass that steps. In the
@@ -212,10 +233,9 @@ class _Distributed:
         self.learning_rate = value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # LossScaleOptimizer sets this on its inner optimizer, and Keras makes one in compile() for a mixed_float16
-        # model.
+        # LossScaleOptimizer sets this on its inner optimizer.
         if name == "loss_scale_factor" and value is None and hasattr(self, name):  # not in its constructor
-            self._hvd.is_inside_another = True
+            object.__setattr__(self, "_hvd_is_inside_another", True)
         super().__setattr__(name, value)
 
 
@@ -239,7 +259,7 @@ def is_distributed(optimizer: Any) -> bool:
 
 
 def wrap(optimizer: Any, settings: Settings) -> Any:
-    """The same object, whose gradients are reduced from now on; around it a LossScaleOptimizer where Keras would put one."""
+    """The same object, whose gradients are reduced from now on."""
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         is_legacy = "keras" in type(optimizer).__module__
         hint = "; for tf-keras set TF_USE_LEGACY_KERAS=1, and import horovod.tensorflow.keras" if is_legacy else ""
@@ -259,7 +279,5 @@ def wrap(optimizer: Any, settings: Settings) -> Any:
         if inner.gradient_accumulation_steps not in (None, settings.passes):
             raise ValueError("backward_passes_per_step and gradient_accumulation_steps are the same; give one of them")
         inner.gradient_accumulation_steps = settings.passes
-    if not is_scaling and keras.config.dtype_policy().name == "mixed_float16":
-        optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
     object.__setattr__(optimizer, "__class__", _class_for(type(optimizer), settings))
     return optimizer

@@ -26,8 +26,8 @@ def _owner(kind: type, name: str) -> type:
 def accept(keras: Any, why_not_compiled: Callable[[], str]) -> None:
     """`optimizer.variables()` is the list that `optimizer.variables` is, and `compile(experimental_run_tf_function=...)` is as
     without it: it chose between two ways of Keras 2 to run a step. `optimizer.lr` is its learning rate, also for
-    tf.keras.backend.set_value(). `compile` with a hvd.DistributedOptimizer asks `why_not_compiled` (_auto_jit). Harmless when it
-    is called again."""
+    tf.keras.backend.set_value(). `compile` with a hvd.DistributedOptimizer asks `why_not_compiled` (_auto_jit), and has what
+    scales the loss of a mixed_float16 model reduce the gradients. Harmless when it is called again."""
     optimizer, trainer = _owner(keras.optimizers.Optimizer, "variables"), _owner(keras.Model, "compile")
     variables, compile_model = vars(optimizer)["variables"], vars(trainer)["compile"]
     if isinstance(variables, property) and not hasattr(variables.fget, "_hvd_inner"):
@@ -43,7 +43,10 @@ def accept(keras: Any, why_not_compiled: Callable[[], str]) -> None:
         @functools.wraps(compile_model)
         def tolerant_compile(self: Any, *args: Any, experimental_run_tf_function: Any = None, **kwargs: Any) -> Any:
             args, kwargs = _auto_jit.decide(self, inspect.signature(compile_model), args, kwargs, why_not_compiled)
-            return compile_model(self, *args, **kwargs)
+            compile_model(self, *args, **kwargs)
+            inner = getattr(getattr(self, "optimizer", None), "inner_optimizer", None)
+            if hasattr(inner, "_hvd_scaled_by"):  # for mixed_float16 Keras puts a LossScaleOptimizer around it
+                inner._hvd_scaled_by(self.optimizer)
 
         tolerant_compile._hvd_inner = compile_model
         trainer.compile = tolerant_compile

@@ -149,7 +149,7 @@ class TensorFlowKerasState(_ArraysState):
     def __init__(self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> None:
         self.model = model
         self.backend = backend
-        self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
+        self.optimizer = _coverage.optimizer_of(model, optimizer)
         if not model.built:
             raise ValueError(
                 f"{type(self).__name__} needs a model that is built: give its first layer the shape of its input, or call it once"
