@@ -684,6 +684,32 @@ def case_a_function_among_custom_objects_makes_the_optimizer_of_a_loaded_model()
         assert type(made[-1]) is type(schedule) and made[-1].get_config() == schedule.get_config(), made
 
 
+def case_a_registered_optimizer_is_saved_under_its_name():
+    """Else a file of it loads nowhere: Keras looks for classes of others' by their names in its register."""
+
+    @tf.keras.utils.register_keras_serializable("my_package")
+    class Mine(tf.keras.optimizers.SGD):
+        pass
+
+    made = []
+
+    def make(**settings):
+        made.append(settings["learning_rate"])
+        return hvd_keras.DistributedOptimizer(Mine(**settings))
+
+    model = make_model()
+    fit(model, hvd_keras.DistributedOptimizer(Mine(0.25)), own(INPUTS), own(LABELS), BATCH, epochs=1)
+    with tempfile.TemporaryDirectory() as folder:
+        for i, name in enumerate(("model.keras", "model.h5")):
+            path = str(pathlib.Path(folder, name))
+            model.save(path)
+            assert type(tf.keras.models.load_model(path).optimizer) is Mine
+            ours = hvd_keras.load_model(path).optimizer
+            assert isinstance(ours, Mine) and type(ours) is not Mine
+            assert isinstance(hvd_keras.load_model(path, custom_objects={"Mine": make}).optimizer, Mine) and made == [0.25] * (i + 1)
+    assert tf.keras.utils.get_registered_object("my_package>Mine") is Mine
+
+
 def case_elastic_states():
     variable = tf.Variable(float(RANK))
     state = hvd.elastic.TensorFlowState([variable], batch=RANK)

@@ -181,8 +181,9 @@ def load_model(
     filepath = getattr(filepath, "filename", filepath)  # Keras 3 takes no h5py.File
     objects = {cls.__name__: cls for cls in custom_optimizers or ()}
     objects.update(custom_objects or {})
-    objects = _optimizer_makers.called(objects, filepath, _keras.saving.deserialize_keras_object)
-    model = _keras.saving.load_model(filepath, custom_objects=objects)
+    registered = _keras.saving.get_custom_objects()
+    with _optimizer_makers.called(objects, filepath, _keras.saving.deserialize_keras_object, registered) as objects:
+        model = _keras.saving.load_model(filepath, custom_objects=objects)
     _h5.restore_optimizer(model, filepath)
     if getattr(model, "optimizer", None) is not None and not is_distributed(model.optimizer):
         DistributedOptimizer(model.optimizer, compression=compression)  # in place: its state stays

@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterable, List, Optional, Sequence, Type
 import keras
 
 from horovod.common._old_keras import CallableList
+from horovod.common._registered import save_as
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 
@@ -245,7 +246,9 @@ def _class_for(base: Type[Any], settings: Settings) -> Type[Any]:
     # backend has derived from them.
     module = "keras.optimizers" if base.__module__.partition(".")[0] == "keras" else base.__module__
     body = {"__module__": module, "__doc__": base.__doc__, "__qualname__": base.__qualname__, "_hvd": settings}
-    return type(base.__name__, (_Distributed, base), body)
+    kind = type(base.__name__, (_Distributed, base), body)
+    save_as(kind, base, keras.utils)
+    return kind
 
 
 def made(optimizer: Any) -> Any:

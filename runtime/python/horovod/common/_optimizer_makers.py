@@ -5,46 +5,70 @@
 Keras calls such a function for a .h5 file of Keras 2 only. Elsewhere it takes a function for the object itself, and refuses it.
 """
 
+import contextlib
 import json
 import types
 import zipfile
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, List
 
 
-def _optimizer_of(filepath: Any) -> Optional[str]:
-    """Returns the name of the class of a file's optimizer; None where there is none, or the file is of another form."""
+def _optimizer_of(filepath: Any) -> List[str]:
+    """Returns the names of the class of a file's optimizer: its own, and "package>name" of one that is registered. None
+    where there is no optimizer, or the file is of another form."""
+    optimizer = _configuration_of(filepath)
+    names = [optimizer.get("class_name"), optimizer.get("registered_name")] if isinstance(optimizer, dict) else []
+    own = [name.rpartition(">")[2] for name in names if name]
+    return list(dict.fromkeys([*own, *filter(None, names)]))
+
+
+def _configuration_of(filepath: Any) -> Any:
     path = str(filepath)
     if path.endswith((".h5", ".hdf5")):
         import h5py
 
         with h5py.File(path) as file:
             compiled = json.loads(file.attrs.get("training_config", "{}"))
-        return (compiled.get("optimizer_config") or {}).get("class_name")
+        return compiled.get("optimizer_config")
     if not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as archive:
         if "config.json" not in archive.namelist():
             return None
         compiled = json.loads(archive.read("config.json")).get("compile_config") or {}
-    optimizer = compiled.get("optimizer")
-    return optimizer.get("class_name") if isinstance(optimizer, dict) else None
+    return compiled.get("optimizer")
+
+
+def _is_function(value: Any) -> bool:
+    return isinstance(value, types.FunctionType)
 
 
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and "class_name" in value and "config" in value
 
 
-def called(custom_objects: Dict[str, Any], filepath: Any, object_of: Callable[[Any], Any]) -> Dict[str, Any]:
-    """Returns the same, where a function under the name of the file's optimizer is called with what its constructor had.
-    `object_of` makes an object of Keras of its configuration, such as a schedule of the learning rate."""
-    if not any(isinstance(value, types.FunctionType) for value in custom_objects.values()):
-        return custom_objects
-    name = _optimizer_of(filepath)
-    make = custom_objects.get(name)
-    if not isinstance(make, types.FunctionType):
-        return custom_objects
+@contextlib.contextmanager
+def called(
+    custom_objects: Dict[str, Any], filepath: Any, object_of: Callable[[Any], Any], registered: Dict[str, Any]
+) -> Iterator[Dict[str, Any]]:
+    """Gives the same objects, where a function under the name of the file's optimizer is called with what its constructor had.
+
+    Args:
+        object_of: makes an object of Keras of its configuration, such as a schedule of the learning rate.
+        registered: Keras' registered classes. Keras would take one of that name, and not the function.
+    """
+    names = _optimizer_of(filepath) if any(map(_is_function, custom_objects.values())) else []
+    make = next((custom_objects[name] for name in names if _is_function(custom_objects.get(name))), None)
+    if make is None:
+        yield custom_objects
+        return
 
     def from_config(config: Dict[str, Any]) -> Any:
         return make(**{key: object_of(value) if _is_object(value) else value for key, value in config.items()})
 
-    return {**custom_objects, name: type(name, (), {"from_config": staticmethod(from_config)})}
+    made = type(names[0], (), {"from_config": staticmethod(from_config)})
+    before = {name: registered[name] for name in names if name in registered}
+    registered.update(dict.fromkeys(before, made))
+    try:
+        yield {**custom_objects, **dict.fromkeys(names, made)}
+    finally:
+        registered.update(before)

@@ -7,6 +7,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import tensorflow as tf
 
 from horovod.common import _optimizer_makers
+from horovod.common._registered import save_as
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._aggregation import LocalAggregation
 from horovod.tensorflow._reduce import Groups, check_arguments, make_allreduce_grads, scale_local
@@ -181,7 +182,9 @@ def _wrap(optimizer: Any, settings: _Settings) -> Any:
         "__module__": base.__module__,
         "__doc__": base.__doc__,
     }
-    object.__setattr__(optimizer, "__class__", type(base.__name__, (_Distributed, base), body))
+    kind = type(base.__name__, (_Distributed, base), body)
+    save_as(kind, base, tf.keras.utils)
+    object.__setattr__(optimizer, "__class__", kind)
     return _marked(optimizer)
 
 
@@ -268,8 +271,8 @@ def load_model(
 
     objects = {cls.__name__: cls for cls in custom_optimizers or ()}
     objects.update(custom_objects or {})
-    objects = _optimizer_makers.called(objects, filepath, object_of)
-    model = tf.keras.models.load_model(filepath, custom_objects=objects)
+    with _optimizer_makers.called(objects, filepath, object_of, tf.keras.utils.get_custom_objects()) as objects:
+        model = tf.keras.models.load_model(filepath, custom_objects=objects)
     if getattr(model, "optimizer", None) is not None and not isinstance(model.optimizer, _Distributed):
         DistributedOptimizer(model.optimizer, compression=compression)
     return model
