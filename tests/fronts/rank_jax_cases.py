@@ -79,6 +79,21 @@ def case_numbers_of_64_bits():
         jax.config.update("jax_enable_x64", False)
 
 
+def case_numbers_of_64_bits_of_numpy_stay_what_they_are():
+    """JAX would cut them, as it has 64 bits only with jax_enable_x64."""
+    big = 3_000_000_000
+    counts = np.array([big + RANK], np.int64)
+    results = [
+        hvd.broadcast_parameters({"n": np.int64(big)})["n"], hvd.broadcast(np.uint64(big), 0), hvd.allreduce(counts, op=hvd.Min),
+        hvd.allgather(counts)[0], hvd.alltoall(np.repeat(counts, SIZE), splits=[1] * SIZE)[0][0],
+        hvd.alltoall(np.repeat(counts, SIZE))[0], hvd.allreduce(big, op=hvd.Max), hvd.allreduce(np.float64(big + 1), op=hvd.Max) - 1,
+        hvd.allreduce(np.complex128(big + 1j), op=hvd.Average).real,
+    ]  # fmt: skip
+    assert [int(np.asarray(result).reshape(())) for result in results] == [big] * len(results), results
+    for small in np.int32(1), np.float32(1), 1, 1.0:
+        assert isinstance(hvd.allreduce(small), jax.Array)
+
+
 def case_gathered_scattered_exchanged_and_broadcast():
     x = jnp.arange(2.0 * SIZE).reshape(SIZE * 2, 1) + 100 * RANK
     everything = np.concatenate([np.arange(2.0 * SIZE).reshape(-1, 1) + 100 * r for r in RANKS])

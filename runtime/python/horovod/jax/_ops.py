@@ -51,11 +51,22 @@ def _on_host(leaf: Any, name: Optional[str]) -> np.ndarray:
     return array
 
 
-def _like(result: np.ndarray, leaf: Any) -> jax.Array:
+def _as_kind_of(leaf: Any, result: np.ndarray) -> Any:
+    """The result as a JAX array. It stays one of numpy where the input was, and JAX would cut its elements (jax_enable_x64)."""
+    kept = jax.dtypes.canonicalize_dtype(result.dtype)
+    if kept != result.dtype:
+        # A number of Python is as JAX has it: a float is rounded, and an integer must fit.
+        is_cut = isinstance(leaf, int) and not np.array_equal(result.astype(kept), result)
+        if is_cut or isinstance(leaf, (np.ndarray, np.generic)):
+            return result
+    return jnp.asarray(result)
+
+
+def _like(result: np.ndarray, leaf: Any) -> Any:
     """The result as a JAX array, where the input was."""
     if isinstance(leaf, jax.Array) and result.shape == leaf.shape:
         return jax.device_put(result, leaf.sharding)
-    return jnp.asarray(result)
+    return _as_kind_of(leaf, result)
 
 
 # --- reductions ------------------------------------------------------------------------------------------------------
@@ -63,6 +74,16 @@ def _like(result: np.ndarray, leaf: Any) -> jax.Array:
 
 def _is_complex(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.complexfloating)
+
+
+def _parts_of(leaf: Any) -> Any:
+    """The real parts of complex numbers, and the imaginary ones."""
+    library = np if isinstance(leaf, (np.ndarray, np.generic)) else jnp
+    return library.stack([library.real(leaf), library.imag(leaf)])
+
+
+def _of_parts(parts: Any) -> Any:
+    return parts[0] + 1j * parts[1] if isinstance(parts, np.ndarray) else jax.lax.complex(*parts)
 
 
 def _is_inexact(leaf: Any) -> bool:
@@ -114,9 +135,9 @@ def reduce_leaves(
     if not leaves:
         return []
     if op in (Average, Sum) and any(map(_is_complex, leaves)):  # the parts of each number by themselves
-        parts = [jnp.stack([jnp.real(leaf), jnp.imag(leaf)]) if _is_complex(leaf) else leaf for leaf in leaves]
+        parts = [_parts_of(leaf) if _is_complex(leaf) else leaf for leaf in leaves]
         results = reduce_leaves(parts, names, name, op, compression, prescale, postscale, process_set, kind)
-        return [jax.lax.complex(*result) if _is_complex(leaf) else result for leaf, result in zip(leaves, results)]
+        return [_of_parts(result) if _is_complex(leaf) else result for leaf, result in zip(leaves, results)]
     number = _arrays.number_of(process_set)
     traced = _is_traced(leaves)
     if traced:
@@ -334,7 +355,7 @@ def _many(
         array = _on_host(tensor, own)
         if array.ndim == 0:
             raise ValueError(f"{kind}: a scalar has no dimension 0; give it one, as x[None]")
-        results.append(jnp.asarray(outside(array, own)))
+        results.append(_as_kind_of(tensor, outside(array, own)))
     return results
 
 
@@ -403,7 +424,7 @@ def alltoall(
     if _is_traced([tensor, splits]):
         raise ValueError("alltoall with splits has results of unknown shape, which a compiled program cannot have; call it outside of jit")
     output, received = _arrays.alltoall(_on_host(tensor, name), np.asarray(splits).tolist(), name, process_set)
-    return jnp.asarray(output), jnp.asarray(received, jnp.int32)
+    return _as_kind_of(tensor, output), jnp.asarray(received, jnp.int32)
 
 
 # --- outside of programs only ----------------------------------------------------------------------------------------
