@@ -94,6 +94,25 @@ def case_numbers_of_64_bits_of_numpy_stay_what_they_are():
         assert isinstance(hvd.allreduce(small), jax.Array)
 
 
+def case_constants_are_reduced_each_time_that_a_program_runs():
+    """And not when JAX traces it, once, which some ranks may do more often than others."""
+    ours, numbers = jnp.full(2, OWN), np.full((2, 2), RANK, np.float32)
+
+    @jax.jit
+    def program(v):
+        done = [hvd.allreduce([2.0, ours], op=hvd.Sum), hvd.broadcast(numbers, SIZE - 1), hvd.allgather(ours)]
+        assert all(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(done)), "done as the program is traced"
+        return jax.tree.map(lambda leaf: leaf + v.sum(), done)
+
+    for i in range(2):
+        (two, sums), last, rows = program(jnp.zeros(1 + i * RANK))  # of another shape JAX traces it anew
+        equal(two, 2.0 * SIZE), equal(sums, np.full(2, TOTAL)), equal(last, np.full((2, 2), SIZE - 1))
+        equal(rows, np.repeat(RANKS + 1.0, 2))
+    rows = []
+    jax.grad(lambda v: rows.append(hvd.allgather(np.ones(RANK + 1, np.float32))) or v)(1.0)  # no program: uneven shares are possible
+    assert rows[0].shape == (int(TOTAL),)
+
+
 def case_gathered_scattered_exchanged_and_broadcast():
     x = jnp.arange(2.0 * SIZE).reshape(SIZE * 2, 1) + 100 * RANK
     everything = np.concatenate([np.arange(2.0 * SIZE).reshape(-1, 1) + 100 * r for r in RANKS])

@@ -31,17 +31,25 @@ def _innermost_trace() -> Optional[Any]:
         return None
 
 
+def _traces() -> List[Any]:
+    """What stands for each function that is being traced, from the innermost outwards."""
+    trace, found = _innermost_trace(), []
+    while trace is not None:
+        if type(trace).__name__ != "EvalTrace":
+            found.append(trace)
+        trace = getattr(trace, "parent_trace", None)
+    return found
+
+
 def _outermost_trace() -> Optional[object]:
     """What stands for the program that is being traced; without one, names are told apart by their place in the source only."""
-    try:
-        trace, found = _innermost_trace(), None
-        while trace is not None:
-            if type(trace).__name__ != "EvalTrace":
-                found = trace
-            trace = getattr(trace, "parent_trace", None)
-        return found
-    except AttributeError:
-        return None
+    return (_traces() or [None])[-1]
+
+
+def is_in_program() -> bool:
+    """Whether what is called now becomes part of a program, of whatever values. jax.grad and vmap alone make none: there, what does
+    not depend on their arguments is computed at once, each time."""
+    return any(type(trace).__name__ == "DynamicJaxprTrace" for trace in _traces())
 
 
 def _count(trace: Any, what: str) -> int:

@@ -21,8 +21,10 @@ Average, Sum, Adasum, Min, Max, Product = _lib.AVERAGE, _lib.SUM, _lib.ADASUM, _
 _OPS = (Average, Sum, Adasum, Min, Max, Product)
 
 
-def _is_traced(leaves: Sequence[Any]) -> bool:
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+def is_traced(leaves: Sequence[Any]) -> bool:
+    """Whether an operation on these is to be a part of a program. In one that holds for constants too: done at once, it would be done
+    when JAX traces the program, and never again."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or _names.is_in_program()
 
 
 def _check_op(op: int) -> None:
@@ -139,7 +141,7 @@ def reduce_leaves(
         results = reduce_leaves(parts, names, name, op, compression, prescale, postscale, process_set, kind)
         return [_of_parts(result) if _is_complex(leaf) else result for leaf, result in zip(leaves, results)]
     number = _arrays.number_of(process_set)
-    traced = _is_traced(leaves)
+    traced = is_traced(leaves)
     if traced:
         leaves = _as_jax(leaves)
         own = names(_names.in_program(kind, name))
@@ -248,7 +250,7 @@ def broadcast(
     leaves, paths, form = _names.leaves_with_names(tensor, "")
     if not leaves:
         return tensor
-    if _is_traced(leaves):
+    if is_traced(leaves):
         leaves = _as_jax(leaves)
         _programs.note_dependence()
         base = _names.in_program("broadcast", name)
@@ -341,7 +343,7 @@ def _many(
 ) -> List[Any]:
     number = _arrays.number_of(process_set)
     tensors = list(tensors)
-    if _is_traced(tensors):
+    if is_traced(tensors):
         leaves = _as_jax(tensors)
         for leaf in leaves:
             _rows(kind, leaf, process_set.size() if divides else 1)
@@ -421,7 +423,7 @@ def alltoall(
     if splits is None:
         return _many("alltoall", [tensor], name, process_set, True, _alltoall,
                      lambda array, own: _arrays.alltoall(array, None, own, process_set)[0])[0]  # fmt: skip
-    if _is_traced([tensor, splits]):
+    if is_traced([tensor, splits]):
         raise ValueError("alltoall with splits has results of unknown shape, which a compiled program cannot have; call it outside of jit")
     output, received = _arrays.alltoall(_on_host(tensor, name), np.asarray(splits).tolist(), name, process_set)
     return _as_kind_of(tensor, output), jnp.asarray(received, jnp.int32)
