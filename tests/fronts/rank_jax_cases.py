@@ -101,13 +101,14 @@ def case_constants_are_reduced_each_time_that_a_program_runs():
     @jax.jit
     def program(v):
         done = [hvd.allreduce([2.0, ours], op=hvd.Sum), hvd.broadcast(numbers, SIZE - 1), hvd.allgather(ours)]
+        done.append(hvd.broadcast_parameters({"n": 3 + RANK, "key": jax.random.key(1)})["n"])
         assert all(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(done)), "done as the program is traced"
         return jax.tree.map(lambda leaf: leaf + v.sum(), done)
 
     for i in range(2):
-        (two, sums), last, rows = program(jnp.zeros(1 + i * RANK))  # of another shape JAX traces it anew
+        (two, sums), last, rows, number = program(jnp.zeros(1 + i * RANK))  # of another shape JAX traces it anew
         equal(two, 2.0 * SIZE), equal(sums, np.full(2, TOTAL)), equal(last, np.full((2, 2), SIZE - 1))
-        equal(rows, np.repeat(RANKS + 1.0, 2))
+        equal(rows, np.repeat(RANKS + 1.0, 2)), equal(number, 3)
     rows = []
     jax.grad(lambda v: rows.append(hvd.allgather(np.ones(RANK + 1, np.float32))) or v)(1.0)  # no program: uneven shares are possible
     assert rows[0].shape == (int(TOTAL),)
@@ -291,6 +292,20 @@ def case_parameters_keys_objects_and_metrics():
     assert got["step"] == 0 and got["none"] is None and got["old"].tolist() == jax.random.PRNGKey(0).tolist()
     state = optax.adam(0.1).init({"w": jnp.ones(2)})
     jax.tree.map(equal, hvd.broadcast_optimizer_state(state), state)
+    for root in (0, SIZE - 1):  # that has restored what the others have made anew: arrays, numbers or keys
+        old = {"step": jnp.int32(7), "rate": 0.5, "name": "x", "key": jax.random.key(7), "n": np.float64(0.1)}
+        new = {"step": 0, "rate": np.float32(1), "name": jnp.ones(3), "key": 0, "n": 1}
+        got = hvd.broadcast_parameters(old if RANK == root else new, root)
+        assert isinstance(got["step"], jax.Array) and (int(got["step"]), got["rate"], got["name"], got["n"]) == (7, 0.5, "x", 0.1), got
+        assert jax.random.key_data(got["key"]).tolist() == jax.random.key_data(jax.random.key(7)).tolist()
+        adam = optax.adam(0.1).init(jnp.ones(2))
+        other = (adam[0]._replace(count=5), *adam[1:])
+        assert hvd.broadcast_optimizer_state(other if RANK == root else adam, root)[0].count == 5
+    if SIZE > 1:
+        raises(hvd.HorovodInternalError, hvd.broadcast_parameters, {"a": jnp.ones(2 + RANK)})
+        for others in {"a": 1}, {}:
+            said = raises(hvd.HorovodInternalError, hvd.broadcast_parameters, others if RANK else {"a": 1, "b": 2})
+            assert "different leaves" in said and ("is only on one" in said) == (RANK > 0), said
     assert hvd.broadcast_object({"rank": RANK}, 0) == {"rank": 0}
     assert hvd.allgather_object("x" * RANK) == ["x" * r for r in RANKS]
     metrics = both(lambda m: hvd.metric_average(m), {"loss": jnp.float32(OWN), "accuracy": jnp.float32(RANK)})

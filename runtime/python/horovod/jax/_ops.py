@@ -213,6 +213,14 @@ def grouped_allreduce(
 # --- broadcast -------------------------------------------------------------------------------------------------------
 
 
+def check_root(root_rank: Any, process_set: ProcessSet) -> int:
+    """The number of the set. ValueError: it is not known, or the rank is no member."""
+    number = _arrays.number_of(process_set)
+    if not isinstance(root_rank, (int, np.integer)) or root_rank not in process_set.ranks:
+        raise ValueError(f"root_rank={root_rank!r} is none of the ranks {process_set.ranks}")
+    return number
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _broadcast(how: Tuple, leaves: List[Any]) -> List[Any]:
     names, root_rank, _, number = how
@@ -244,9 +252,7 @@ def broadcast(
     Raises:
         As `allreduce`; any type of elements can be sent.
     """
-    number = _arrays.number_of(process_set)
-    if not isinstance(root_rank, (int, np.integer)) or root_rank not in process_set.ranks:
-        raise ValueError(f"root_rank={root_rank!r} is none of the ranks {process_set.ranks}")
+    number = check_root(root_rank, process_set)
     leaves, paths, form = _names.leaves_with_names(tensor, "")
     if not leaves:
         return tensor

@@ -26,7 +26,7 @@ from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, get_process_set_ids_and_ranks
 from horovod.jax import _programs, _pytrees, _shutdown
-from horovod.jax.functions import is_key, values_of
+from horovod.jax.functions import ArrayForm, values_of
 
 __all__ = ["JaxState", "check", "run"]
 
@@ -43,30 +43,11 @@ def _places_in(tree: Any) -> Dict[Any, Any]:
     return {(jax.tree_util.keystr(path), leaf.shape): _place_of(leaf) for path, leaf in leaves if _is_array(leaf)}
 
 
-class _Array:
-    """_Array says what an array is, beside its values: of NumPy, of JAX, or keys of jax.random of some kind."""
-
-    def __init__(self, leaf: Any) -> None:
-        self.is_numpy = isinstance(leaf, np.ndarray)
-        self.key_impl = jax.random.key_impl(leaf) if is_key(leaf) else None
-        values = values_of(leaf)
-        self.whole_shape = leaf.shape  # an array of keys has one dimension more in its values
-        self.shape, self.dtype = values.shape, values.dtype
-
-    def make(self, values: np.ndarray, place: Optional[jax.sharding.Sharding]) -> Any:
-        """Returns a new array of these values, at this place if there is one."""
-        if self.is_numpy:
-            return np.array(values)
-        if self.key_impl is not None:
-            values = jax.random.wrap_key_data(jax.numpy.asarray(values), impl=self.key_impl)
-        return jax.device_put(values, place)
-
-
 class _Saved:
     """_Saved is a copy of an array in the host's memory."""
 
     def __init__(self, leaf: Any) -> None:
-        self.array, self.values, self.place = _Array(leaf), np.array(values_of(leaf)), _place_of(leaf)
+        self.array, self.values, self.place = ArrayForm(leaf), np.array(values_of(leaf)), _place_of(leaf)
 
     def make(self) -> Any:
         """Returns the array again."""
@@ -123,9 +104,9 @@ class JaxState(ObjectState):
     def _send(self, root: int, process_set: ProcessSet) -> None:
         is_root = basics.rank() == root
         own = {name: getattr(self, name) for name in self._saved_state}
-        plan = jax.tree.map(lambda leaf: _Array(leaf) if _is_array(leaf) else leaf, own) if is_root else None
+        plan = jax.tree.map(lambda leaf: ArrayForm(leaf) if _is_array(leaf) else leaf, own) if is_root else None
         plan = _arrays.broadcast_object(plan, root, "JaxState", process_set)
-        specs = [spec for spec in jax.tree_util.tree_leaves(plan) if isinstance(spec, _Array)]
+        specs = [spec for spec in jax.tree_util.tree_leaves(plan) if isinstance(spec, ArrayForm)]
         leaves = [leaf for leaf in jax.tree_util.tree_leaves(own) if _is_array(leaf)] if is_root else []
         arrays = [values_of(leaf) for leaf in leaves] if is_root else [np.empty(spec.shape, spec.dtype) for spec in specs]
         names = [f"JaxState.{i}" for i in range(len(arrays))]
@@ -138,7 +119,7 @@ class JaxState(ObjectState):
         values = iter(received)
 
         def made(path: Any, spec: Any) -> Any:
-            if not isinstance(spec, _Array):
+            if not isinstance(spec, ArrayForm):
                 return spec
             return spec.make(next(values), places.get((jax.tree_util.keystr(path), spec.whole_shape)))
 
