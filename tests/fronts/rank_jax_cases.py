@@ -284,6 +284,32 @@ def case_several_backward_passes_make_one_step():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), summed, expected)
 
 
+def case_several_backward_passes_outside_of_programs_compile_nothing_anew():
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compiled.append(event) if "backend_compile" in event else None)
+    optimizer = hvd.DistributedOptimizer(optax.sgd(1.0), op=hvd.Sum, backward_passes_per_step=3)
+    state, moved = optimizer.init(jnp.zeros(3)), []
+    for i in range(12):
+        if i == 6:
+            compiled.clear()
+        updates, state = optimizer.update(jnp.full(3, OWN), state)
+        moved.append(float(updates[0]))
+    assert moved == [0.0, 0.0, -3.0 * TOTAL] * 4 and int(state.count) == 0, moved
+    assert not compiled, compiled
+
+
+def case_several_backward_passes_of_updates_that_have_another_type_than_gradients():
+    wide = optax.stateless(lambda updates, params: jax.tree.map(lambda u: -u.astype(jnp.float32), updates))
+    optimizer = hvd.DistributedOptimizer(wide, op=hvd.Sum, backward_passes_per_step=2)
+    for update in optimizer.update, jax.jit(optimizer.update):
+        state, moved = optimizer.init(jnp.zeros(3, jnp.bfloat16)), []
+        for _ in range(2):
+            updates, state = update(jnp.full(3, OWN, jnp.bfloat16), state)
+            assert updates.dtype == jnp.float32
+            moved.append(float(updates[0]))
+        assert moved == [0.0, -2.0 * TOTAL], moved
+
+
 def case_parameters_keys_objects_and_metrics():
     tree = {"w": jnp.full(3, OWN), "key": jax.random.key(RANK), "step": RANK, "none": None, "old": jax.random.PRNGKey(RANK)}
     got = hvd.broadcast_parameters(tree, root_rank=0)

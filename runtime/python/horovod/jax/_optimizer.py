@@ -101,17 +101,22 @@ def DistributedOptimizer(
     def accumulate(updates: Any, state: AccumulationState, params: Any = None, **extra: Any) -> Any:
         total = jax.tree.map(jnp.add, state.gradients, updates)
 
+        def of_step(total: Any) -> Any:
+            return jax.tree.map(lambda g: g / passes, total) if average_aggregated_gradients else total
+
         def step(total: Any) -> Any:
-            if average_aggregated_gradients:
-                total = jax.tree.map(lambda g: g / passes, total)
-            made, after = update(total, state.inner, params, **extra)
+            made, after = update(of_step(total), state.inner, params, **extra)
             return made, AccumulationState(after, jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, total))
 
         def wait(total: Any) -> Any:
-            made = jax.tree.map(jnp.zeros_like, total)
+            # Of the types that a step's have, which need not be the gradients'.
+            made = jax.eval_shape(lambda g: inner.update(of_step(g), state.inner, params, **extra)[0], total)
+            made = jax.tree.map(lambda form: jnp.zeros(form.shape, form.dtype), made)
             return made, AccumulationState(state.inner, state.count + 1, total)
 
         # All ranks have the same count, so all take the same branch.
+        if not isinstance(state.count, jax.core.Tracer):  # outside of programs a cond is compiled anew at each call, and kept
+            return (step if int(state.count) == passes - 1 else wait)(total)
         return jax.lax.cond(state.count == passes - 1, step, wait, total)
 
     return optax.GradientTransformationExtraArgs(init, accumulate)
