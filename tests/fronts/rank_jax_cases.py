@@ -339,6 +339,9 @@ def case_parameters_keys_objects_and_metrics():
     mean, squares, count = jax.jit(hvd.sync_batch_stats)(jnp.full(2, OWN), jnp.full(2, OWN * OWN), 4 * OWN)
     equal(mean, np.full(2, ((RANKS + 1.0) ** 2).sum() / TOTAL))
     equal(count, 4 * TOTAL)
+    mean, squares, count = jax.jit(hvd.sync_batch_stats)(jnp.full(2, 3, jnp.float16), jnp.full(2, 9, jnp.float16), 50_000)
+    assert mean.dtype == squares.dtype == jnp.float16 and float(count) == 50_000 * SIZE
+    equal(mean, [3, 3]), equal(squares, [9, 9])
     hvd.barrier()
 
 

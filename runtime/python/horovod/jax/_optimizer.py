@@ -188,12 +188,15 @@ def sync_batch_stats(
     """The mean, the mean of squares and the count of all ranks' samples together, for batch normalisation; differentiable.
 
     Args:
-        mean, mean_of_squares: this rank's, of the same shape.
-        count: of this rank's samples.
+        mean, mean_of_squares: this rank's, of the same shape; their types are kept.
+        count: of this rank's samples; the result's is float32 at least.
     """
-    count = jnp.asarray(count, mean.dtype)
+    mean, squares = jnp.asarray(mean), jnp.asarray(mean_of_squares)
+    wide = jnp.promote_types(mean.dtype, jnp.float32)  # counts and sums overflow float16
+    count = jnp.asarray(count, wide)
     summed = reduce_leaves(
-        [mean * count, mean_of_squares * count, count], lambda base: [base + ".mean", base + ".squares", base + ".count"],
+        [mean.astype(wide) * count, squares.astype(wide) * count, count],
+        lambda base: [base + ".mean", base + ".squares", base + ".count"],
         name or "batch_stats", Sum, Compression.none, 1.0, 1.0, process_set,
     )  # fmt: skip
-    return summed[0] / summed[2], summed[1] / summed[2], summed[2]
+    return (summed[0] / summed[2]).astype(mean.dtype), (summed[1] / summed[2]).astype(squares.dtype), summed[2]
