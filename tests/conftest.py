@@ -1,6 +1,7 @@
 """For all Python tests: none begins when the time that scripts/test has is over, none waits for ever, and ranks wait long
 for each other."""
 
+import contextlib
 import os
 import signal
 import time
@@ -26,22 +27,37 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item.path in mine]
 
 
-def pytest_runtest_setup(item):
-    until = float(os.environ.get("HVD_TEST_UNTIL", "inf"))  # seconds of time.time()
-    if time.time() > until:
-        pytest.skip("out of time on this machine")  # scripts/test takes it for a failure
-
-
 def _give_up(*_):
     raise TimeoutError(f"the test hangs: it has waited longer than {2 * PATIENCE} s")
 
 
+@contextlib.contextmanager
+def _limited():
+    """Waits without a limit of their own (reading a line from a program) end too, and so do those that come when one has ended."""
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, 2 * PATIENCE, 2 * PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    until = float(os.environ.get("HVD_TEST_UNTIL", "inf"))  # seconds of time.time()
+    if time.time() > until:
+        pytest.skip("out of time on this machine")  # scripts/test takes it for a failure
+    with _limited():
+        return (yield)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """Waits without a limit of their own (reading a line from a program) end too."""
-    signal.signal(signal.SIGALRM, _give_up)
-    signal.alarm(2 * PATIENCE)
-    try:
+    with _limited():
         return (yield)
-    finally:
-        signal.alarm(0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    with _limited():
+        return (yield)

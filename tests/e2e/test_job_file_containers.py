@@ -149,12 +149,12 @@ def contained(place):
         try:
             deadline = time.monotonic() + PATIENCE
             while not there.exists():
-                assert job.poll() is None and time.monotonic() < deadline, job.communicate()
+                assert job.poll() is None and time.monotonic() < deadline, job.kill() or job.communicate(timeout=PATIENCE)
                 time.sleep(0.02)
             yield job, said, *next(iter(engine.containers.items()))
         finally:
             job.kill()
-            job.communicate()
+            job.communicate(timeout=PATIENCE)
 
 
 def test_a_signal_reaches_the_program_in_a_container_behind_a_shell(contained):

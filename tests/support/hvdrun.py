@@ -55,10 +55,19 @@ def hvdrun(*arguments, **options):
     return done
 
 
+class Started(subprocess.Popen):
+    """A `with` of it that fails does not wait for the job, whose ranks may sleep for long."""
+
+    def __exit__(self, kind, *error):
+        if kind:
+            self.kill()
+        return super().__exit__(kind, *error)
+
+
 def start(*arguments, **options):
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True,
                "cwd": ROOT, **options}
-    return subprocess.Popen([HVDRUN, *map(str, arguments)], **options)
+    return Started([HVDRUN, *map(str, arguments)], **options)
 
 
 def args_of(pid):
@@ -134,13 +143,15 @@ def patiently(describe):
     if threading.current_thread() is not threading.main_thread():
         yield  # a signal's handler runs in the main thread only
         return
-    before = signal.signal(signal.SIGALRM, fail)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    before, began = signal.signal(signal.SIGALRM, fail), time.monotonic()
+    left, again = signal.setitimer(signal.ITIMER_REAL, PATIENCE)  # the process has one such timer, which limits the whole test
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 0.001), again)
 
 
 def read_until(stream, pattern, count=1):
