@@ -8,10 +8,12 @@
 Use make_lab for a lab of your own. Where no lab is possible, tests that ask for one are skipped with the reason.
 """
 
+import contextlib
 import itertools
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -136,6 +138,16 @@ class Lab:
 
     def heal(self, a=None, b=None):
         self._lab("heal", *[name for name in (a, b) if name])
+
+    def clear(self):
+        """Mends every cut, and ends all that runs on the hosts."""
+        self.heal()
+        deadline = time.monotonic() + PATIENCE
+        while (left := self.ps()) and time.monotonic() < deadline:
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            time.sleep(0.05)
 
 
 def _args(pid):
