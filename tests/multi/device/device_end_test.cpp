@@ -9,6 +9,7 @@
 
 #include "tests/multi/device/device_job.h"
 #include "tests/multi/device/device_steps.h"
+#include "tests/support/sanitizers.h"
 
 namespace hvd::test::device_end_test {
 namespace {
@@ -180,7 +181,8 @@ TEST_CASE("devices: a communicator that cannot be made beside work that is never
   load_fakes();
   const Live before;
   EngineOptions options;
-  options.set_timeout = std::chrono::seconds(3);  // also of what is to succeed
+  // Also of what is to succeed, which a sanitizer makes slow.
+  options.set_timeout = std::chrono::seconds(kHasThreadSanitizer || kHasAddressSanitizer ? 20 : 5);
   {
     constexpr int kRanks = 3;
     DeviceJob job(kRanks, options);

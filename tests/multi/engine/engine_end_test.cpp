@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -114,6 +115,39 @@ bool are_engines_asleep() {
   return false;
 }
 
+// What three ranks hear when one of them joins, but its process "dies": its links just close. None: the notice came too
+// late, as it may on a busy machine, for the second that the others wait for a cause.
+std::optional<std::vector<Outcome>> outcomes_without(int lost, bool has_notice) {
+  EngineJob job({2, 1});
+  job.stop();
+  std::unique_ptr<Mesh> mesh;
+  std::thread joiner([&] {
+    NullLog log;
+    MemoryStore store(job.shared_hub(), lost);
+    auto joined = Mesh::join(job.map(lost), store, job.mesh_options(lost), log, test_deadline());
+    REQUIRE(joined.ok());
+    mesh = std::move(joined).value();
+  });
+  job.start([&](int rank) { return rank != lost; });
+  joiner.join();
+  bool comes_in_time = true;
+  std::vector<Outcome> outcomes(3);
+  on_all(3, [&](int rank) {
+    if (rank == lost) {
+      const Deadline moment = Deadline::after(std::chrono::milliseconds(900));
+      mesh.reset();
+      if (has_notice) {
+        job.hub().notify_all("rank " + std::to_string(lost) + " was killed by signal 9 (SIGKILL)");
+      }
+      comes_in_time = !moment.has_passed();
+      return;
+    }
+    FloatOp op("x", 4, 1.0F);
+    outcomes[static_cast<std::size_t>(rank)] = op.run(job.at(rank));
+  });
+  return comes_in_time || !has_notice ? std::optional(outcomes) : std::nullopt;
+}
+
 }  // namespace
 
 TEST_CASE("engines with nothing to do do not wake up") {
@@ -210,40 +244,18 @@ TEST_CASE("a rank that vanishes without a word is named after a moment; a notice
   for (const bool has_notice : {false, true}) {
     for (const int lost : {0, 2}) {
       CAPTURE(lost);
-      EngineJob job({2, 1});
-      job.stop();
-      // The lost rank joins, but its process "dies": its links just close.
-      std::unique_ptr<Mesh> mesh;
-      std::thread joiner([&] {
-        NullLog log;
-        MemoryStore store(job.shared_hub(), lost);
-        auto joined = Mesh::join(job.map(lost), store, job.mesh_options(lost), log, test_deadline());
-        REQUIRE(joined.ok());
-        mesh = std::move(joined).value();
-      });
-      job.start([&](int rank) { return rank != lost; });
-      joiner.join();
-      bool comes_in_time = true;  // the notice, within the second that the others wait for a cause
-      std::vector<Outcome> outcomes(3);
-      on_all(3, [&](int rank) {
-        if (rank == lost) {
-          const Deadline moment = Deadline::after(std::chrono::milliseconds(900));
-          mesh.reset();
-          if (has_notice) {
-            job.hub().notify_all("rank " + std::to_string(lost) + " was killed by signal 9 (SIGKILL)");
-          }
-          comes_in_time = !moment.has_passed();  // else the machine is too busy for this case
-          return;
-        }
-        FloatOp op("x", 4, 1.0F);
-        outcomes[static_cast<std::size_t>(rank)] = op.run(job.at(rank));
-      });
+      const Deadline deadline = test_deadline();
+      auto outcomes = outcomes_without(lost, has_notice);
+      while (!outcomes) {
+        REQUIRE(!deadline.has_passed());
+        outcomes = outcomes_without(lost, has_notice);
+      }
       for (int rank = 0; rank < 3; ++rank) {
-        const Outcome& got = outcomes[static_cast<std::size_t>(rank)];
+        const Outcome& got = (*outcomes)[static_cast<std::size_t>(rank)];
         if (rank != lost) {
           CHECK(got.status == HVD_LOST_PEER);
           CHECK(got.says("rank " + std::to_string(lost)));
-          CHECK((got.says("SIGKILL") == has_notice || !comes_in_time));
+          CHECK(got.says("SIGKILL") == has_notice);
         }
       }
     }

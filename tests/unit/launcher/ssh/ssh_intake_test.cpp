@@ -160,7 +160,7 @@ TEST_CASE("what a server may send before the user is logged in is bounded") {
   CHECK(has(flood.intake.refusal()->message(), "it sent more than 1 MiB before the login was over"));
 }
 
-// Says one thing to whoever calls, and another again and again for as long as it is heard, at most 20 s.
+// Says one thing to whoever calls, and another again and again for as long as it is heard.
 class TalkingServer {
  public:
   TalkingServer(std::string first, std::string again) : first_(std::move(first)), again_(std::move(again)) {
@@ -193,7 +193,7 @@ class TalkingServer {
     }
   }
   void talk(int fd) {
-    const Deadline end = Deadline::after(std::chrono::seconds(20));
+    const Deadline end = Deadline::after(test::kPatience);
     bool is_heard = send_all(fd, as_bytes(first_), end).ok();
     is_talking_ = is_heard;
     while (is_heard && !again_.empty() && !is_over_ && !end.has_passed()) {
