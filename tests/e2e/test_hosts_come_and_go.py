@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -134,8 +133,8 @@ def test_a_host_file_that_is_watched(offers):
 
 def test_a_host_that_is_lost_is_left_alone_for_a_while_and_then_joins_again(offers):
     offers.set("node1:1 node2:1 node3:1")
-    offers.script("-np", "3", "--min-np", "2", "--heartbeat", "1", "--reconnect-timeout", "2",
-                  "--grace", "1", "--blacklist-cooldown-range", "4", "8")  # fmt: skip
+    offers.script("-np", "3", "--min-np", "2", "--heartbeat", "1", "--reconnect-timeout", "4",
+                  "--grace", "1", "--blacklist-cooldown-range", "1", "8")  # fmt: skip
     offers.await_size(3)
     offers.lab.cut("node3")
     offers.await_size(2)
@@ -144,7 +143,7 @@ def test_a_host_that_is_lost_is_left_alone_for_a_while_and_then_joins_again(offe
     err = offers.end()
     # Its ranks may live on until its agent, which hears nothing from here, has ended them.
     (seconds,) = re.findall(r"node3 has failed, and gets no new ranks for (\d+) s", err)
-    assert 4 < int(seconds) <= 15 and "node3 joins, with rank 3" in err
+    assert 1 < int(seconds) <= 15 and "node3 joins, with rank 3" in err
 
 
 def end_agent(lab, node):
@@ -201,14 +200,17 @@ def test_others_wait_for_one_in_place_of_a_lost_rank(offers):
 
 def test_a_host_on_which_a_rank_fails_is_left_as_a_whole_and_joins_again_later(offers):
     offers.set("node1:1 node2:2")
-    offers.script("-np", "3", "--min-np", "1", "--exclude-failed-hosts", "--blacklist-cooldown-range", "2", "2")
+    offers.script("-np", "3", "--min-np", "1", "--exclude-failed-hosts", "--blacklist-cooldown-range", "4", "4")
     offers.await_size(3)
     ranks = [process for process in offers.lab.ps("node2") if SCRIPT in process.args]
     os.kill(max(ranks, key=lambda process: process.pid).pid, signal.SIGKILL)
+    said = "".join(read_until(offers.job.stderr, "node2 has failed"))
+    offers.set("node1:1")  # it does not come again before the one that is left has gone on alone
     offers.await_size(1)
+    offers.set("node1:1 node2:2")
     offers.await_size(3)
-    err = offers.end()
-    assert "node2 has failed, and gets no new ranks for 2 s" in err and "node2 joins, with ranks 3-4" in err, err
+    err = said + offers.end()
+    assert "node2 has failed, and gets no new ranks for 4 s" in err and "node2 joins, with ranks 3-4" in err, err
     assert "is started again" not in err
 
 
@@ -227,7 +229,7 @@ def test_a_job_whose_ranks_have_changed_often_enough_ends_with_the_next_change(o
 
 def test_too_few_that_are_left_wait_for_a_host_and_go_on(offers):
     offers.set("node1:1 node2:1")
-    offers.script("-np", "2", "--heartbeat", "1", "--reconnect-timeout", "2", "--blacklist-cooldown-range", "60", "60")
+    offers.script("-np", "2", "--heartbeat", "1", "--reconnect-timeout", "4", "--blacklist-cooldown-range", "60", "60")
     read_until(offers.job.stdout, "the first step is committed", 2)
     offers.lab.cut("node2")
     read_until(offers.job.stderr, "too few are left, and wait for hosts", 1)
@@ -240,7 +242,7 @@ def test_too_few_that_are_left_wait_for_a_host_and_go_on(offers):
 
 def test_too_few_for_too_long_end_the_job_with_what_was_lost_as_its_cause(offers):
     offers.set("node1:1 node2:1")
-    offers.script("-np", "2", "--heartbeat", "1", "--reconnect-timeout", "1", "--elastic-timeout", "2")
+    offers.script("-np", "2", "--heartbeat", "1", "--reconnect-timeout", "4", "--elastic-timeout", "2")
     offers.await_size(2)
     offers.lab.cut("node2")
     _, err = offers.job.communicate(timeout=PATIENCE)
@@ -277,10 +279,8 @@ def test_what_is_wrong_with_a_script_is_told_once_and_the_job_goes_on(offers, tr
 def test_a_script_that_never_works_starts_nothing(lab3):
     done = lab3.run(HVDRUN, "-np", "2", "--host-discovery-script", "/no/such/program", "true")
     assert done.returncode == 240 and "the host discovery script exited with code 127" in done.stderr, done.stderr
-    began = time.monotonic()
     done = lab3.run(HVDRUN, "-np", "2", "--host-discovery-script", "echo node1:1", "--elastic-timeout", "5", "true")
     assert done.returncode != 0 and "the hosts had 1 slot of the 2" in done.stderr, done.stderr
-    assert time.monotonic() - began < PATIENCE
 
 
 def test_ctrl_c_while_a_host_joins_leaves_nothing(offers):
@@ -306,10 +306,10 @@ def test_a_script_on_a_host_that_has_nothing_to_train_ends_with_its_job(offers):
 
 
 def test_the_discovery_script_is_ended_with_the_job(lab3):
-    mark = "86399.25"
-    job = lab3.popen(HVDRUN, "-np", "1", "--host-discovery-script",
-                     f"if test -e {lab3.shared}/slow; then sleep {mark}; else touch {lab3.shared}/slow; echo node1:1; fi",
-                     "sleep", "3")  # fmt: skip
+    mark, slow, hangs = "86399.25", lab3.shared / "slow", lab3.shared / "hangs"
+    script = f"if test -e {slow}; then touch {hangs}; sleep {mark}; else touch {slow}; echo node1:1; fi"
+    job = lab3.popen(HVDRUN, "-np", "1", "--discovery-interval", "0.2", "--host-discovery-script", script,
+                     "sh", "-c", f"until test -e {hangs}; do sleep 0.05; done")  # fmt: skip
     _, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0, err
 

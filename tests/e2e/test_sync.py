@@ -256,7 +256,7 @@ def test_a_joining_host_is_turned_away_where_a_file_has_changed_meanwhile_and_th
     root = lab2.shared / "late"
     root.mkdir()
     hosts = lab2.shared / "late-hosts"
-    hosts.write_text("node1:1\n")
+    replace_hosts(hosts, ["node1:1"])
     (root / "train.sh").write_text("cat code; while ! [ -e stop ]; do sleep 0.1; done\n")
     (root / "code").write_text("first\n")
     job = lab2.popen(HVDRUN, "--sync", "--no-tags", "--hostfile", hosts, "--watch-hostfile", "--min-np", 1, "--max-np", 2,
@@ -267,7 +267,7 @@ def test_a_joining_host_is_turned_away_where_a_file_has_changed_meanwhile_and_th
     early = lab2.run(HVDRUN, "--sync", "-np", "1", "-H", "node2", "true", cwd=root)
     assert early.returncode == 0, early.stderr
     (root / "code").write_text("other\n")
-    hosts.write_text("node1:1\nnode2:1\n")
+    replace_hosts(hosts, ["node1:1", "node2:1"])
     told = read_until(job.stderr, "has changed since the job began")
     assert f"node2: --sync: {root}/code has changed since the job began" in told[-1], told
     [place] = lab2.path("node1", "/root/.cache/hvdrun/folders").glob("late-*/files")

@@ -37,8 +37,10 @@ def train_all():
         nonlocal last
         begun.append(state.step)
         while state.step < STEPS:
-            # It stays at one step, and commits, until the one that was lost has come back.
-            is_waiting = KIND == "return" and state.step == KILLED_AT + 1 and hvd.size() < 3 and not (FOLDER / "back").exists()
+            # It stays at one step, and commits, until the one that was lost has come back, which that one does not do earlier.
+            is_waiting = KIND == "return" and state.step == KILLED_AT + 1 and hvd.size() < 3
+            if is_waiting:
+                (FOLDER / "without").touch()
             if state.step == KILLED_AT and hvd.size() == 3:
                 hvd.barrier()  # all have made the commit, to which those that stay go back
             if state.step == KILLED_AT and ME in LOST and not (FOLDER / f"{ME}.killed").exists():
@@ -63,6 +65,8 @@ def train_all():
 if __name__ == "__main__":
     if KIND != "return" and (FOLDER / f"{ME}.killed").exists():
         threading.Event().wait()  # started again, and the others are to be done before it comes back
+    while (FOLDER / f"{ME}.killed").exists() and not (FOLDER / "without").exists():
+        time.sleep(0.05)
     torch.manual_seed(0)
     hvd.init()
     report(train_all())

@@ -205,8 +205,9 @@ def test_a_rank_whose_slot_is_taken_away_ends_without_a_word(tmp_path, capfd):
         def train(state):
             while hvd.size() > 2:
                 if state.step == 2 and hvd.rank() == 0:
-                    with open(path, "w") as file:
+                    with open(path + ".new", "w") as file:
                         file.write("localhost:2\n")
+                    os.rename(path + ".new", path)
                 state.step += 1
                 state.commit()
                 time.sleep(0.02)
