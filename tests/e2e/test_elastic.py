@@ -63,7 +63,7 @@ def test_an_error_of_the_script_that_comes_again_on_every_rank_ends_the_job():
 
 
 def test_a_host_too_many_ends_the_job_with_its_cause(lab3):
-    job = train(lab3, 1, "--min-np", "3", "--heartbeat", "1", "--reconnect-timeout", "1")
+    job = train(lab3, 1, "--min-np", "3", "--heartbeat", "1", "--reconnect-timeout", "4")
     lab3.cut("node1")
     _, err = job.communicate(timeout=PATIENCE)
     lab3.heal()

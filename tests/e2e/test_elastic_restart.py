@@ -112,7 +112,7 @@ def test_a_new_start_waits_for_a_host_in_place_of_a_lost_one(lab3):
     gate.unlink(missing_ok=True)
     replace_hosts(hosts, ["node1:1", "node2:1"])
     job = lab3.popen(HVDRUN, "-np", "2", "--min-np", "1", "--elastic", "restart", "--elastic-wait", "600",
-                     "--heartbeat", "1", "--reconnect-timeout", "2", "--host-discovery-script", f"cat {hosts}",
+                     "--heartbeat", "1", "--reconnect-timeout", "4", "--host-discovery-script", f"cat {hosts}",
                      "sh", "-c", SAYS + f"while ! test -e {gate}; do sleep 0.1; done")  # fmt: skip
     read_until(job.stdout, "start 0", 2)
     lab3.cut("node2")

@@ -110,7 +110,7 @@ def test_ranks_of_a_host_that_was_given_up_are_ended_when_it_goes_on(lab3):
     """Its agent was stopped too. The others train without it, and nothing of it disturbs them."""
     gate = lab3.shared / "gate"
     job = lab3.popen(HVDRUN, "-np", "3", "-H", "node1:1,node2:1,node3:1", "--min-np", "2", "--heartbeat", "1",
-                     "--reconnect-timeout", "2", sys.executable, SCRIPT, "1", gate)  # fmt: skip
+                     "--reconnect-timeout", "4", sys.executable, SCRIPT, "1", gate)  # fmt: skip
     read_until(job.stdout, "size 3 rank", 3)
     pids = [process.pid for process in lab3.ps("node3") if "sshd" not in process.args]
     for pid in pids:

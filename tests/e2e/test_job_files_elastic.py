@@ -90,7 +90,7 @@ def test_a_host_whose_preparation_fails_is_left_alone_and_the_others_go_on(job):
 
 def test_a_lost_node_is_done_without_down_to_min_nodes(job):
     job.start("minNodes: 2\nnodeCount: 3\nmaxNodes: 3\n", "-H", "node1,node2,node3", "--heartbeat", "1",
-              "--reconnect-timeout", "2")  # fmt: skip
+              "--reconnect-timeout", "4")  # fmt: skip
     job.await_size(3)
     job.lab.cut("node3")
     job.await_size(2)

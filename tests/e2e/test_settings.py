@@ -49,12 +49,12 @@ def test_what_cannot_be_done_has_the_code_of_its_kind_and_is_no_defect(words, co
     assert done.returncode == code and said in done.stderr, done
 
 
-@pytest.mark.parametrize("value, runs", [("0.05", False), ("4000", False), ("nan", False), ("x", False), ("0.4", True), ("", True)])
+@pytest.mark.parametrize("value, runs", [("0.05", False), ("4000", False), ("nan", False), ("x", False), ("10", True), ("", True)])
 def test_the_heartbeat_of_the_environment_has_the_flags_bounds(value, runs):
     done = hvdrun("-np", 1, "true", env={**os.environ, "HVD_HEARTBEAT": value})
     assert (done.returncode == 0) == runs, done.stderr
     assert runs or f"HVD_HEARTBEAT is '{value}', expected 100 ms to 3600 s" in done.stderr
-    assert hvdrun("-np", 1, "--heartbeat", 1, "true", env={**os.environ, "HVD_HEARTBEAT": value}).returncode == 0
+    assert hvdrun("-np", 1, "--heartbeat", 10, "true", env={**os.environ, "HVD_HEARTBEAT": value}).returncode == 0
 
 
 @pytest.mark.parametrize("arguments, message", [

@@ -90,7 +90,7 @@ def test_an_agent_that_does_not_answer_is_not_waited_for(tmp_path, marker):
 
 def test_ranks_on_other_hosts_stop_and_go_on_too(lab3, tmp_path):
     # Agents would give up a launcher that is silent for a few seconds without a word.
-    job = lab3.popen(HVDRUN, "-q", "--heartbeat", "2", "--reconnect-timeout", "0", "-np", "3", "-H", "node1:1,node2:2", *WAITS, tmp_path,
+    job = lab3.popen(HVDRUN, "-q", "--heartbeat", "3", "--reconnect-timeout", "0", "-np", "3", "-H", "node1:1,node2:2", *WAITS, tmp_path,
                      process_group=0)  # fmt: skip
     lines = read_until(job.stdout, r"pid \d+", 3)
     hvdrun = lab3.pid_of(job)
@@ -98,7 +98,7 @@ def test_ranks_on_other_hosts_stop_and_go_on_too(lab3, tmp_path):
     assert len(ranks) == len(lines)
     os.kill(hvdrun, signal.SIGTSTP)
     await_states([hvdrun, *ranks], True)
-    time.sleep(8)  # sleeps: that this silence ends nothing is what is tested
+    time.sleep(11)  # sleeps: that this silence ends nothing is what is tested
     os.kill(hvdrun, signal.SIGCONT)
     await_states([hvdrun, *ranks], False)
     for node in ("node1", "node2"):
