@@ -55,14 +55,15 @@ class Service:
         return self.show(job, "executionState")
 
     def wait_for(self, condition, message):
+        """`message`: a text, or what returns it in the end."""
         deadline = time.monotonic() + PATIENCE
         while not (value := condition()):
-            assert time.monotonic() < deadline, message
+            assert time.monotonic() < deadline, message() if callable(message) else message
             time.sleep(0.02)
         return value
 
     def wait_for_state(self, job, *states):
-        return self.wait_for(lambda: self.state_of(job) in states, f"{job} is {self.state_of(job)}, not {states}")
+        return self.wait_for(lambda: self.state_of(job) in states, lambda: f"{job} is {self.state_of(job)}, not {states}")
 
     def counts(self, name="lab"):
         counts = json.loads(self.ok("cluster", "show", name, "--field", "nodeStateCounts"))

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -247,6 +248,7 @@ def test_no_secret_and_no_variable_stands_on_a_command_line(place):
     job = start(*place.arguments(file, hosts="localhost"), env=place.env, cwd=place.path)
     while not (place.path / "ready").exists():
         assert job.poll() is None
+        time.sleep(0.02)
     shown = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
     (place.path / "go").touch()
     assert job.wait(PATIENCE) == 0

@@ -21,12 +21,13 @@ def connects(lab, host, other, patience=PATIENCE):
 
 
 def machine():
-    """What a lab could leave on the machine."""
+    """What a lab could leave on the machine. Of mounts, which other tests make meanwhile, those that hold its folder."""
     def out(*argv):
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
+    mounts = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
     return {"named namespaces": out("ip", "netns", "list"), "links": out("ip", "-o", "link").count("\n"),
-            "mounts": pathlib.Path("/proc/self/mountinfo").read_text()}
+            "mounts": [line for line in mounts if f"test-{os.getpid()}-" in line]}
 
 
 def left_of(lab, namespaces=()):

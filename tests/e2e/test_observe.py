@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import time
 
 from hvdrun import BIN, LIBHVD, PYTHON, hvdrun, program, read_until, start
 from lab import wait_until
@@ -81,6 +82,7 @@ def test_the_timeline_of_a_rank_that_is_killed_can_be_read(tmp_path):
         pid = event["pid"] if event["event"] == "rank_started" and event["rank"] == 0 else None
     while not path.exists() or path.stat().st_size < 100_000:
         assert job.poll() is None
+        time.sleep(0.02)
     os.kill(pid, signal.SIGKILL)
     job.communicate(timeout=PATIENCE)
     text = path.read_text()
