@@ -157,7 +157,7 @@ def test_nothing_is_left_of_a_job_of_jsrun_s(lab2, compute_nodes, number):
                      "trap '' INT; echo up $RANK; sleep 1000 & wait", env=compute_nodes)
     read_until(job.stdout, "up", 4)
     os.kill(lab2.pid_of(job), number)
-    _, errors = job.communicate(timeout=120)
+    _, errors = job.communicate(timeout=PATIENCE)
     assert job.returncode == 128 + number, errors
 
 

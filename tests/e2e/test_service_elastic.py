@@ -15,11 +15,11 @@ from patience import PATIENCE
 SCRIPT = str(ROOT / "tests/support/offered_steps.py")
 NODES = ["node1", "node2", "node3"]
 # Holds the records as soon as the job has three nodes, until its standard input ends.
-HOLDER = """import sqlite3, sys
-records = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+HOLDER = f"""import sqlite3, sys, time
+records = sqlite3.connect(sys.argv[1], timeout={PATIENCE}, isolation_level=None)
 print("ready", flush=True)
 while records.execute("SELECT count(*) FROM node WHERE job = ?", [int(sys.argv[2])]).fetchone()[0] < 3:
-    pass
+    time.sleep(0.02)
 records.execute("BEGIN IMMEDIATE")
 print("held", flush=True)
 sys.stdin.read()

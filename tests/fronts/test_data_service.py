@@ -90,7 +90,7 @@ def test_without_the_key_nobody_calls_or_answers(service):
         stranger.shutdown()
     # One that has heard a call can neither repeat it, nor answer one with what was answered before.
     (address, port), = there.addresses()["lo"]
-    with socket.create_connection((address, port), 10) as replaying:
+    with socket.create_connection((address, port), PATIENCE) as replaying:
         replaying.recv(64)
         replaying.sendall(b"\0\0\0\2" + bytes(32) + b"{}")
         assert replaying.recv(1) == b""
@@ -101,6 +101,7 @@ def test_those_who_prove_nothing_have_few_threads_and_little_time(service, monke
     there, client = service
     (address, port), = there.addresses()["lo"]
     monkeypatch.setattr(_calls, "_MOST_UNPROVEN", 4)
+    monkeypatch.setattr(_calls, "_PATIENCE_S", PATIENCE)
     strangers = [socket.create_connection((address, port), PATIENCE) for _ in range(12)]
     for stranger in strangers[:8]:
         stranger.recv(64)
@@ -124,6 +125,7 @@ def test_those_who_prove_nothing_have_few_threads_and_little_time(service, monke
             raise AssertionError("it is still heard")
     for stranger in strangers:
         stranger.close()
+    monkeypatch.setattr(_calls, "_PATIENCE_S", PATIENCE)
     assert client.is_running()
 
 
