@@ -49,7 +49,7 @@ std::vector<std::string> own_environment() {
     environment.emplace_back(*entry);
   }
   // Ranks may start where this agent is, and an engine's task may have the PWD of whoever has started the engine.
-  if (const auto here = hvd::working_directory(); here.ok()) {
+  if (const auto here = hvd::working_directory(environment); here.ok()) {
     std::erase_if(environment, [](const std::string& entry) { return entry.starts_with("PWD="); });
     environment.push_back("PWD=" + here.value());
   }

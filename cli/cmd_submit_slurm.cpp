@@ -91,7 +91,7 @@ Result<BatchJob> job_of(const CliOptions& options) {
   job.batch.is_elastic = job.batch.is_elastic || flags.asks_for_elastic();
   job.batch.may_begin_anew = job.batch.is_elastic || flags.requeue_on_notice;
   job.batch.options = flags.sbatch;
-  HVD_TRY_ASSIGN(job.batch.cwd, working_directory());
+  HVD_TRY_ASSIGN(job.batch.cwd, working_directory(own_environment()));
   return job;
 }
 

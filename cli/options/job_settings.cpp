@@ -509,7 +509,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
                  seconds_from(flags.start_timeout_s, "HOROVOD_START_TIMEOUT", kDefaultStartTimeoutS));
   HVD_TRY_ASSIGN(const double heartbeat_s, seconds_from(flags.heartbeat_s, "HVD_HEARTBEAT", kDefaultHeartbeatS,
                                                         kLeastHeartbeatS, kMostHeartbeatS));
-  HVD_TRY_ASSIGN(job.cwd, working_directory());
+  HVD_TRY_ASSIGN(job.cwd, working_directory(job.environment));
   HVD_TRY_ASSIGN(job.agent_path, agent_path());
   job.argv = flags.command;
   job.interfaces = flags.interfaces;

@@ -10,12 +10,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <string_view>
 
 #include <limits.h>
+
+#include "launcher/process/spawn.h"
 
 namespace hvd {
 namespace {
@@ -31,10 +32,6 @@ std::string path_of_start() {
 bool is_executable_file(const std::string& path, struct stat& info) {
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
 }
-
-}  // namespace
-
-namespace {
 
 // True for an absolute path in which neither a link nor the file system has to be asked what a part of it means.
 bool is_plain_path(std::string_view path) {
@@ -96,13 +93,13 @@ OwnInstallation::State OwnInstallation::state() const {
   return program.ok() && is_executable_file(program.value(), info) ? State::kSame : State::kGone;
 }
 
-Result<std::string> working_directory() {
-  const char* const named = std::getenv("PWD");
+Result<std::string> working_directory(const std::vector<std::string>& environment) {
+  const std::string named = launch::value_in(environment, "PWD");
   struct stat there{};
   struct stat here{};
-  if (named != nullptr && is_plain_path(named) && ::stat(named, &there) == 0 && ::stat(".", &here) == 0 &&
+  if (is_plain_path(named) && ::stat(named.c_str(), &there) == 0 && ::stat(".", &here) == 0 &&
       there.st_dev == here.st_dev && there.st_ino == here.st_ino) {
-    return std::string(named);
+    return named;
   }
   std::array<char, PATH_MAX> buffer{};
   if (::getcwd(buffer.data(), buffer.size()) == nullptr) {

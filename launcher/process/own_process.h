@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
@@ -32,10 +33,10 @@ class OwnInstallation {
   ino_t file_ = 0;
 };
 
-// Returns the working directory by the name that the user knows it by: $PWD, where that is one of it. It may lead
-// through links, as those of an automounter, and what the links lead to may have another path on every host. Thread:
-// any.
-Result<std::string> working_directory();
+// Returns the working directory by the name that the user knows it by: PWD of the environment ("NAME=value"), where
+// that is one of it. It may lead through links, as those of an automounter, and what the links lead to may have another
+// path on every host. Thread: any.
+Result<std::string> working_directory(const std::vector<std::string>& environment);
 
 // Returns the processor of this machine, as `uname -m` says it: "x86_64". Thread: any.
 std::string own_processor();

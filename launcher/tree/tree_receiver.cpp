@@ -276,15 +276,15 @@ Result<void> TreeReceiver::take_bytes(std::string_view body) {
 }
 
 TreeIndex TreeReceiver::written() const {
-  return writer_->index(writer_->changed().empty() ? offer_.digest : own_digest_);
+  return writer_->index(writer_->changed().first.empty() ? offer_.digest : own_digest_);
 }
 
 void TreeReceiver::finish() {
   Result<void> shared;
   if (writer_ != nullptr) {
     here_.removed = writer_->removed();
-    here_.changed = writer_->changed();
-    here_.others = writer_->others_changed();
+    here_.changed = writer_->changed().first;
+    here_.others = writer_->changed().others;
     shared = folder_->share(written());
     writer_.reset();
   } else if (folder_->may_change()) {

@@ -85,7 +85,7 @@ void TreeWriter::lose() {
     remove(before->second);
     before_.erase(before);
   }
-  note_changed(entry);
+  changed_.note(entry.path);
   skip();
 }
 
@@ -296,16 +296,11 @@ Result<void> TreeWriter::end_file(const TreeEntry& entry) {
   }
   note(entry, status);
   if (!is_as_listed) {
-    note_changed(entry);
+    changed_.note(entry.path);
     written_.back().entry.hash = {};
   }
   ++next_;
   return {};
-}
-
-void TreeWriter::note_changed(const TreeEntry& entry) {
-  others_changed_ += changed_.empty() ? 0U : 1U;
-  changed_ = changed_.empty() ? entry.path : changed_;
 }
 
 // Returns the rights that the system gives a new file. They depend on the rights that are asked for, the umask and the

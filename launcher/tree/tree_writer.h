@@ -31,6 +31,18 @@ namespace hvd::launch {
 // Two that write into one folder then write files of their own.
 std::string tag_of_writer();
 
+// ChangedFiles is what is told of the files that came with another content than the list's, since they were changed, or
+// that were gone.
+struct ChangedFiles {
+  std::string first;  // empty: there is none
+  std::uint32_t others = 0;
+
+  void note(const std::string& path) {
+    others += first.empty() ? 0U : 1U;
+    first = first.empty() ? path : first;
+  }
+};
+
 class TreeWriter {
  public:
   // Whose rights files get: those of the list, or of these what the umask leaves.
@@ -75,10 +87,7 @@ class TreeWriter {
   [[nodiscard]] const std::vector<TreeEntry>& list() const { return list_; }
   [[nodiscard]] std::shared_ptr<const std::vector<TreeEntry>> whole_list() const { return whole_list_; }
   [[nodiscard]] std::uint32_t removed() const { return removed_; }
-  // The first file that came with another content than the list's, since it was changed, or was gone; empty: none. Then
-  // how many others.
-  [[nodiscard]] const std::string& changed() const { return changed_; }
-  [[nodiscard]] std::uint32_t others_changed() const { return others_changed_; }
+  [[nodiscard]] const ChangedFiles& changed() const { return changed_; }
   // Returns what is there now. `digest` says what it is when all is there.
   [[nodiscard]] TreeIndex index(const ContentHash& digest) const;
 
@@ -91,7 +100,6 @@ class TreeWriter {
   Result<void> begin_file(const TreeEntry& entry);
   Result<void> leave_hole(const TreeEntry& entry, const FilePiece& piece);
   Result<void> end_file(const TreeEntry& entry);
-  void note_changed(const TreeEntry& entry);
   Result<mode_t> rights_given(const TreeEntry& entry);
   Result<void> name_part(const TreeEntry& entry);
   void drop_part();
@@ -114,8 +122,7 @@ class TreeWriter {
   std::vector<std::uint32_t> wanted_;
   std::size_t next_ = 0;  // of wanted_
   std::uint32_t removed_ = 0;
-  std::string changed_;
-  std::uint32_t others_changed_ = 0;
+  ChangedFiles changed_;
   Fd file_;
   std::uint64_t file_bytes_ = 0;  // written of it
   std::optional<Gmac> mac_;       // of these

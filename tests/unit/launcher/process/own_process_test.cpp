@@ -1,9 +1,6 @@
 // launcher/process/own_process.h: by which name this process knows its working directory.
 #include "launcher/process/own_process.h"
 
-#include <unistd.h>
-
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -20,16 +17,12 @@ namespace fs = std::filesystem;
 class Inside {
  public:
   explicit Inside(const std::string& folder) { fs::current_path(folder); }
-  ~Inside() {
-    fs::current_path(before_);
-    ::setenv("PWD", named_.c_str(), 1);
-  }
+  ~Inside() { fs::current_path(before_); }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
  private:
   const fs::path before_ = fs::current_path();
-  const std::string named_ = std::getenv("PWD") == nullptr ? "" : std::getenv("PWD");
 };
 
 }  // namespace
@@ -51,14 +44,11 @@ TEST_CASE("the working directory has the name of $PWD where that is one of it, a
                          Row{top + "/home/./project", false}, Row{top + "//home/project", false},
                          Row{top + "/home/project/", false}, Row{".", false}, Row{"", false}, Row{"/", false}}) {
     CAPTURE(row.named);
-    ::setenv("PWD", row.named.c_str(), 1);
-    CHECK(working_directory().value() == (row.counts ? row.named : own));
+    CHECK(working_directory({"PWD=" + row.named}).value() == (row.counts ? row.named : own));
   }
-  ::unsetenv("PWD");
-  CHECK(working_directory().value() == own);
+  CHECK(working_directory({}).value() == own);
   fs::current_path("/");
-  ::setenv("PWD", "/", 1);
-  CHECK(working_directory().value() == "/");
+  CHECK(working_directory({"PWD=/"}).value() == "/");
 }
 
 }  // namespace hvd::own_process_test
