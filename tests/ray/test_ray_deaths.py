@@ -44,7 +44,8 @@ def started(**arguments):
 
 
 @pytest.mark.parametrize("victim", TOLD)
-def test_what_is_killed_is_named_and_nothing_is_left(cluster, tmp_path, victim):
+def test_what_is_killed_is_named_and_nothing_is_left(cluster, tmp_path, monkeypatch, victim):
+    monkeypatch.setattr("horovod.ray._adapter.AGENTS_WORD_S", PATIENCE)
     executor = started(num_hosts=2)
     try:
         executor.run_remote(record, args=[str(tmp_path)])
@@ -61,7 +62,8 @@ def test_what_is_killed_is_named_and_nothing_is_left(cluster, tmp_path, victim):
         executor.shutdown()
 
 
-def test_a_rank_that_dies_between_calls_is_told_by_the_next(cluster):
+def test_a_rank_that_dies_between_calls_is_told_by_the_next(cluster, monkeypatch):
+    monkeypatch.setattr("horovod.ray._adapter.AGENTS_WORD_S", PATIENCE)
     executor = started(num_workers=2)
     try:
         pids = executor.run(os.getpid)
@@ -80,10 +82,11 @@ from horovod.ray import RayExecutor
 from test_ray_deaths import record
 
 ray.init(address=sys.argv[2], log_to_driver=False)
-executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), **json.loads(sys.argv[3]))
+settings = RayExecutor.create_settings(timeout_s=PATIENCE, placement_group_timeout_s=PATIENCE)
+executor = RayExecutor(settings, **json.loads(sys.argv[3]))
 executor.start()
 executor.run(record, args=[sys.argv[1]])
-"""
+""".replace("PATIENCE", str(PATIENCE))
 
 
 @pytest.mark.parametrize("arguments", [{"num_workers": 2}, {"min_workers": 2, "max_workers": 2}], ids=["static", "elastic"])

@@ -327,7 +327,7 @@ from horovod.ray import RayExecutor
 
 ray.init(sys.argv[1], log_to_driver=False)
 kind = {"num_workers": 1} if sys.argv[2] == "static" else {"min_workers": 1, "max_workers": 1}
-executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), **kind)
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=PATIENCE, placement_group_timeout_s=PATIENCE), **kind)
 executor.start()
 print(executor.run(lambda: 7))
 ray.shutdown()
@@ -340,7 +340,7 @@ ray.init(sys.argv[1], log_to_driver=False)
 executor.start()
 print(executor.run(lambda: 8))
 executor.shutdown()
-"""
+""".replace("PATIENCE", str(PATIENCE))
 
 
 @pytest.mark.parametrize("kind", ["static", "elastic"])
@@ -406,7 +406,7 @@ import ray
 from horovod.ray import RayExecutor
 
 ray.init(sys.argv[1])
-executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), num_workers=2)
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=PATIENCE, placement_group_timeout_s=PATIENCE), num_workers=2)
 executor.start()
 print(executor.run(lambda word: (word, os.environ["HOROVOD_RANK"]), args=["here"]))
 print(ray.get(executor.run_remote(lambda: os.environ["HOROVOD_SIZE"])))
@@ -414,7 +414,7 @@ try:
     executor.execute(lambda made: 1 / 0)
 except ZeroDivisionError as error:
     print("raised", error)
-executor = RayExecutor(RayExecutor.create_settings(timeout_s=600), num_workers=4)
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=PATIENCE, placement_group_timeout_s=PATIENCE), num_workers=4)
 executor.start()
 try:
     RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=1), num_workers=1).start()
@@ -423,15 +423,15 @@ except TimeoutError as error:
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 signal.alarm(3)
 try:
-    RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=600), num_workers=4).start()
+    RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=PATIENCE), num_workers=4).start()
 except KeyboardInterrupt:
     print("interrupted")
 del executor  # what it has reserved is free soon, and so is what the interrupted one waited for
-executor = RayExecutor(RayExecutor.create_settings(timeout_s=600, placement_group_timeout_s=600), num_workers=4)
+executor = RayExecutor(RayExecutor.create_settings(timeout_s=PATIENCE, placement_group_timeout_s=PATIENCE), num_workers=4)
 executor.start()
 print(executor.run(int))
 executor.shutdown()
-"""
+""".replace("PATIENCE", str(PATIENCE))
 
 
 def listens(port):
@@ -507,10 +507,11 @@ import horovod.ray
 import ray
 
 ray.init(address=sys.argv[1], log_to_driver=False)
-executor = horovod.ray.RayExecutor(horovod.ray.RayExecutor.create_settings(timeout_s=600), num_workers=2)
+settings = horovod.ray.RayExecutor.create_settings(timeout_s=PATIENCE, placement_group_timeout_s=PATIENCE)
+executor = horovod.ray.RayExecutor(settings, num_workers=2)
 executor.start()
 print(executor.run(os.getpid))
-"""
+""".replace("PATIENCE", str(PATIENCE))
 
 
 def test_a_program_that_forgets_to_shut_down_ends_without_a_complaint(cluster):
