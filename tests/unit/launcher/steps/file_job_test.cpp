@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <signal.h>
 
 #include "launcher/job/host_list.h"
 #include "launcher/state/exit_codes.h"
