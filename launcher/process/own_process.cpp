@@ -72,8 +72,9 @@ Result<std::string> own_program() {
 }
 
 OwnInstallation::OwnInstallation() : path_(path_of_start()) {
+  // What is at the path may be another version already.
   struct stat info{};
-  if (!is_executable_file(path_, info)) {
+  if (::stat("/proc/self/exe", &info) != 0) {
     path_.clear();
   }
   device_ = info.st_dev;
