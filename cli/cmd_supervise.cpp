@@ -318,7 +318,7 @@ void hold_signals(int how) {
   ::sigprocmask(how, &set, nullptr);
 }
 
-// What follows an attempt to run the job.
+// Next says what the supervisor does after an attempt to run the job.
 enum class Next : std::uint8_t {
   kNothing,      // it has ended
   kWait,         // as where a node could not be reached

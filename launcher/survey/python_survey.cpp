@@ -64,7 +64,7 @@ bool is_python(std::string_view path) {
     return false;
   }
   rest.remove_prefix(std::min(rest.find_first_not_of("0123456789."), rest.size()));
-  // Of a build with debugging, without the lock of the interpreter, or both.
+  // Distributions add these to the name of a build with debugging, without the interpreter's lock, or with both.
   constexpr std::array<std::string_view, 5> kBuilds = {"", "d", "t", "td", "-dbg"};
   return std::find(kBuilds.begin(), kBuilds.end(), rest) != kBuilds.end();
 }

@@ -115,8 +115,8 @@ bool are_engines_asleep() {
   return false;
 }
 
-// What three ranks hear when one of them joins, but its process "dies": its links just close. None: the notice came too
-// late, as it may on a busy machine, for the second that the others wait for a cause.
+// Returns what three ranks hear when one of them joins, but its process "dies": its links just close. It returns
+// nothing where the notice came too late, as it may on a busy machine, for the second that the others wait for a cause.
 std::optional<std::vector<Outcome>> outcomes_without(int lost, bool has_notice) {
   EngineJob job({2, 1});
   job.stop();
