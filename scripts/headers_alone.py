@@ -6,10 +6,12 @@ Usage: scripts/headers_alone.py        Results are kept in build/headers-alone, 
 Reading the standard library takes most of the time, so that clang, where it is there, has it precompiled. Whether a header includes
 what it uses of that is then looked up in standard_names.py.
 
-A header that a file of the product includes before anything else is left to that file's compiler, where build/main compiles the file
-alone (preset dev): that has shown the same. Tests' files do not count, since build/main may have none. So is a header that another
-header includes before all but the standard library: whoever compiles the other has compiled it alone. What these use of the standard
-library is looked up as well.
+Headers are compiled in sequences: of two neighbours the second includes the first, directly or not. So before each header stands
+nothing that it does not include itself, and one compilation shows it of all. What each uses of the standard library is looked up,
+since the first one's would be there for the others as well.
+
+A header that comes first in a file of the product, or in one of its units of several files (HVD_UNITY), is left to that file's
+compiler, which has shown the same. Tests' files do not count, since build/main may have none.
 """
 
 import concurrent.futures
@@ -63,32 +65,62 @@ def not_included(header):
     return f"{header} does not include what it uses: {', '.join(missing)}" if missing else None
 
 
+def sequences(headers, closures):
+    """The fewest sequences that have every header once, each of which is included by the next.
+
+    That is the least cover of the inclusions by paths, found as a matching (D. R. Fulkerson, 1956: "Note on Dilworth's decomposition
+    theorem for partially ordered sets").
+    """
+    includers = {header: [other for other in headers if other != header and ROOT / header in closures[other]] for header in headers}
+    before = {}
+
+    def is_placed(header, tried):
+        for other in includers[header]:
+            if other not in tried:
+                tried.add(other)
+                if other not in before or is_placed(before[other], tried):
+                    before[other] = header
+                    return True
+        return False
+
+    for header in headers:
+        is_placed(header, set())
+    after = {header: other for other, header in before.items()}
+    found = []
+    for header in headers:
+        if header not in before:
+            found.append([header])
+            while found[-1][-1] in after:
+                found[-1].append(after[found[-1][-1]])
+    return found
+
+
 def check(job):
     """None, or what the compiler says."""
-    header, language, compiler = job
+    headers, language, compiler = job
     seen = {}
-    closure(ROOT / header, seen)
+    closure(ROOT / headers[-1], seen)
     content = b"".join(str(p.relative_to(ROOT)).encode() + b"\0" + seen[p] for p in sorted(seen))
-    key = CACHE / hashlib.sha256(repr((compiler, FLAGS, header, language)).encode() + content).hexdigest()
+    key = CACHE / hashlib.sha256(repr((compiler, FLAGS, headers, language)).encode() + content).hexdigest()
     if key.exists():
         return None
     flags = [flag.replace("c++20", "c99") if language == "c" else flag for flag in FLAGS]
     before = compiler[2] if language == "c++" else []
-    done = compiled(header, [compiler[0], *before, *flags], language)
+    done = compiled(headers, [compiler[0], *before, *flags], language)
     if done.returncode:
-        return f"{header} ({language}) does not compile alone:\n{done.stderr}"
+        return f"{', '.join(headers)} ({language}): one of them does not compile alone:\n{done.stderr}"
     key.touch()
     return None
 
 
-def compiled(header, command, language):
+def compiled(headers, command, language):
     """What became of the compiler."""
-    text = f'#include "{header}"\n'
+    text = "".join(f'#include "{header}"\n' for header in headers)
     if not CCACHE:
         return subprocess.run([*command, "-fsyntax-only", "-x", language, "-"], input=text, text=True, capture_output=True, cwd=ROOT)
     # The compiler cache wants a file that becomes an object.
-    source = CACHE / f"{header.replace('/', '.')}.{'c' if language == 'c' else 'cpp'}"
-    if not source.exists():
+    source = CACHE / f"{headers[-1].replace('/', '.')}.{'c' if language == 'c' else 'cpp'}"
+    if not source.exists() or source.read_text() != text:
         source.write_text(text)
     made = source.with_suffix(".o")
     done = subprocess.run([CCACHE, *command, "-MD", "-c", str(source), "-o", str(made)], text=True, capture_output=True, cwd=ROOT,
@@ -118,7 +150,7 @@ def precompiled(version):
 
 
 def proven_by_build():
-    """The headers that come first in a file of build/main."""
+    """The headers that come first in what build/main compiles."""
     try:
         commands = json.loads((ROOT / "build/main/compile_commands.json").read_text())
     except OSError:
@@ -126,22 +158,21 @@ def proven_by_build():
     proven = set()
     for command in commands:
         file = pathlib.Path(command["file"])
-        if not file.is_relative_to(ROOT) or file.is_relative_to(ROOT / "tests") or not file.is_file():
+        if "cmake_pch" in command["command"] or not file.is_file():
             continue
-        if "cmake_pch" not in command["command"] and (first := INCLUDE.search(file.read_bytes())):
-            proven.add(os.fsdecode(first.group(1)))
+        first = first_in(file)
+        if file.is_relative_to(ROOT / "build"):  # of several files
+            file = pathlib.Path(first or file)
+            first = first_in(file)
+        if first and file.is_relative_to(ROOT) and not file.is_relative_to(ROOT / "tests"):
+            proven.add(first)
     return proven
 
 
-def first_included(header):
-    """The header of ours that this one includes before all but the standard library; None where something else comes before."""
-    for name in map(os.fsdecode, INCLUDE.findall((ROOT / header).read_bytes())):
-        for folder in ("", "runtime/include/"):
-            if (ROOT / folder / name).is_file():
-                return folder + name
-        if "." in name:  # of a library or of the system
-            return None
-    return None
+def first_in(file):
+    """What a file includes first; None: nothing."""
+    first = INCLUDE.search(file.read_bytes())
+    return os.fsdecode(first.group(1)) if first else None
 
 
 def cuda_flags():
@@ -167,15 +198,18 @@ def main():
     before = precompiled(version)
     compilable = [header for header in headers if cuda_flags() or not needs_cuda(header)]
     missing = [text for header in compilable if header not in proven and (text := not_included(header))]
-    proven |= {first_included(header) for header in compilable}
-    jobs = [(header, "c++", (CXX, version, before)) for header in compilable if header not in proven]
-    jobs += [(header, "c", (CXX.replace("clang++", "clang").replace("g++", "gcc"), version, [])) for header in headers if header in C_HEADERS]
+    closures = {header: {} for header in compilable}
+    for header, seen in closures.items():
+        closure(ROOT / header, seen)
+    found = sequences([header for header in compilable if header not in proven], closures)
+    jobs = [(part, "c++", (CXX, version, before)) for part in found]
+    jobs += [([header], "c", (CXX.replace("clang++", "clang").replace("g++", "gcc"), version, [])) for header in headers if header in C_HEADERS]
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("HVD_JOBS", os.cpu_count() or 1))) as pool:
         failures = missing + [text for text in pool.map(check, jobs) if text]
     for text in failures:
         print(text)
-    print(f"headers_alone: {len(jobs)} headers, {len(failures)} failures; {len(proven & set(headers))} are first in "
-          "another header or in a file of build/main", file=sys.stderr)  # fmt: skip
+    print(f"headers_alone: {sum(map(len, found))} headers in {len(found)} compilations, {len(failures)} failures; "
+          f"{len(proven & set(headers))} are first in a file of build/main", file=sys.stderr)  # fmt: skip
     return 1 if failures or not jobs else 0
 
 

@@ -1,4 +1,4 @@
-"""scripts/test: its rows, its table, and what it says of layers for which there was no time."""
+"""scripts/test: its order, its table, and what it says of layers for which there was no time."""
 
 import importlib.machinery
 import importlib.util
@@ -24,7 +24,7 @@ def run_of(script, capsys, **layers):
     """The exit code and the lines of a whole run of these."""
     script.LAYERS = {name: ("a layer", run, True, None) for name, run in layers.items()}
     suite = script.Suite()
-    suite.run_rows(list(layers))
+    suite.run_beside(list(layers))
     return suite.close(), capsys.readouterr().out.splitlines()
 
 
@@ -42,6 +42,24 @@ def test_the_last_line_is_the_count_and_a_table_of_seconds_stands_before_it(scri
         ("asan", "0", "1", "0"), ("tsan", "0", "0", "1"), ("unit", "1", "0", "0"),
     ]  # fmt: skip
     assert "   FAILED: sh -c echo why; exit 3" in lines and "   | why" in lines
+
+
+def test_the_longest_layers_begin_and_each_that_ends_makes_room(script, capsys):
+    began = []
+
+    def layer_that_ends_after(other):
+        def run(layer):
+            began.append(layer.name)
+            code, _ = layer.run("sh", "-c", f"until [ -e {script.LOGS}/{other} ]; do sleep 0.01; done" if other else "true", seconds=60)
+            (script.LOGS / layer.name).touch()
+            layer.count.passed += code == 0
+
+        return run
+
+    script.AT_ONCE = 2
+    code, _ = run_of(script, capsys, unit=layer_that_ends_after(None), multi=layer_that_ends_after(None),
+                     asan=layer_that_ends_after("python"), spark=layer_that_ends_after(None), python=layer_that_ends_after(None))  # fmt: skip
+    assert code == 0 and sorted(began[:2]) == ["asan", "spark"] and began[2:] == ["unit", "multi", "python"]
 
 
 def test_what_is_left_out_for_lack_of_time_is_a_failure_and_told_before_the_count(script, capsys):
@@ -106,6 +124,33 @@ def test_layers_are_named_or_left_out(script, capsys, monkeypatch, words, ran):
     monkeypatch.setenv("PATH", "/usr/bin")
     code = script.main()
     assert sorted(taken) == sorted(ran) and (code == 2) == (ran == [])
+
+
+@pytest.mark.parametrize("words, by_gcc", [([], False), (["--without", "asan"], True), (["unit"], True)])
+def test_programs_that_asan_runs_are_left_to_it_in_a_whole_run(script, capsys, monkeypatch, tmp_path, words, by_gcc):
+    (tmp_path / "bin").mkdir()
+    for name in ("hvd_unit_base", "hvd_unit_launcher"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\necho '[doctest] test cases: 1 | 1 passed | 0 failed | 0 skipped'\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setattr(script, "programs", lambda pattern: sorted((tmp_path / "bin").glob(pattern)))
+    assert "hvd_unit_launcher" in script.on_request() and "hvd_unit_base" not in script.on_request()
+    commands = []
+
+    def passes(layer, *command, **_):
+        commands.append(command)
+        layer.count.passed += 1
+        return True
+
+    monkeypatch.setattr(script.Layer, "command", passes)
+    monkeypatch.setattr(script, "LAYERS", {name: ("a layer", run, True, None) for name, run in (
+        ("unit", script.LAYERS["unit"][1]), ("asan", lambda layer: layer.skip("not here")))})
+    monkeypatch.setattr(sys, "argv", ["test", *words])
+    monkeypatch.setattr(script.signal, "signal", lambda *_: None)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    script.main()
+    (table,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("unit ")]
+    assert table[3] == ("2" if by_gcc else "1")
+    assert any("hvd_unit_launcher" in command for command in commands) == by_gcc
 
 
 def test_a_layer_whose_code_fails_keeps_no_other_from_running(script, capsys):
