@@ -69,8 +69,8 @@ Result<std::string> find_nccl() {
   if (!library.ok()) {
     return Error(Code::kNotFound,
                  (launch::value_in(own_environment(), contract::kNcclLibrary).empty()
-                      ? "no libnccl.so.2 found; PyTorch brings one, or install nvidia-nccl-cu13, or name its file in "
-                        "HVD_NCCL_LIBRARY"
+                      ? "no libnccl.so.2 found; PyTorch brings one, or name its file in HVD_NCCL_LIBRARY: the package "
+                        "nvidia-nccl-cu13 has it in site-packages/nvidia/nccl/lib/libnccl.so.2"
                       : library.error().message()) +
                      "; without, tensors on GPUs go through the hosts' memory");
   }

@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
@@ -11,6 +12,7 @@
 #include "cli/service_commands.h"
 #include "cli/slurm_jobs.h"
 #include "launcher/process/other_process.h"
+#include "launcher/process/own_process.h"
 #include "launcher/report/listing.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
@@ -70,17 +72,37 @@ Result<void> look_after(ServicePlace& place, const JobRecord& job) {
              : recover(place.dir, place.store);
 }
 
+// Tells the supervisor of the job to end; false: it is dead, or cannot be seen from here.
+bool signal_supervisor(const ServicePlace& place, const JobRecord& job) {
+  const Fd supervisor = open_supervisor(place.dir, job);
+  if (supervisor.is_open()) {
+    signal_process(supervisor, job.pid, SIGTERM);
+  }
+  return supervisor.is_open();
+}
+
+// Ends a running job all the same where its record cannot say that it is to stop, as on a full disk.
+Error stop_unrecorded(ServicePlace& place, const JobRecord& job, const Error& why) {
+  const auto now = place.store.job(job.id);
+  const bool is_told = why.code() == Code::kResource && now.ok() && now.value().state == ExecutionState::kRunning &&
+                       signal_supervisor(place, now.value());
+  return is_told ? why.with_context("job " + job.name + " was told to end, which cannot be recorded; run hvdrun stop " +
+                                    job.name + " again when it can be")
+                 : why;
+}
+
 Result<void> end_job(ServicePlace& place, const JobRecord& job) {
   if (!job.engine_job.empty()) {
     return has_ended(job.state) ? Result<void>() : cancel_slurm_job(job);
   }
-  HVD_TRY_ASSIGN(const StopOutcome outcome, place.store.request_stop(job.id));
+  const auto asked = place.store.request_stop(job.id);
+  if (!asked.ok()) {
+    return stop_unrecorded(place, job, asked.error());
+  }
   place.dir.wake();
-  if (outcome == StopOutcome::kTerminating) {
+  if (asked.value() == StopOutcome::kTerminating) {
     HVD_TRY_ASSIGN(const JobRecord now, place.store.job(job.id));
-    if (const Fd supervisor = open_supervisor(place.dir, now); supervisor.is_open()) {
-      signal_process(supervisor, now.pid, SIGTERM);
-    } else if (!has_ended(now.state) && is_locked(place.dir.lock_of(now.uuid))) {
+    if (!signal_supervisor(place, now) && !has_ended(now.state) && is_locked(place.dir.lock_of(now.uuid))) {
       std::cerr << "hvdrun: the process that runs job " << job.name << ", " << now.pid
                 << ", cannot be seen from here; run hvdrun stop " << job.name << " where it is\n";
     }
@@ -363,10 +385,13 @@ Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options) {
     return Error(Code::kNotFound, "job " + job.name + " has no node '" + shown_text(wanted) + "'; hvdrun nodes " +
                                       job.name + " shows those that it has");
   }
+  HVD_TRY_ASSIGN(const std::string cwd, working_directory(own_environment()));
   // Connect as the job does: its ticket exists for as long as the job has not ended.
   Flags flags;
   if (const auto ticket = read_ticket(place.dir.ticket_of(job.uuid)); ticket.ok()) {
     HVD_TRY_ASSIGN(const Flags meant, parse_submit_words(ticket.value().words));
+    // Relative paths in its words begin there. Where the folder has gone, ssh says which of them lead nowhere.
+    static_cast<void>(::chdir(ticket.value().cwd.c_str()) == 0);
     flags.rsh = meant.rsh;
     flags.ssh_config = meant.ssh_config;
     flags.ssh_identity_file = meant.ssh_identity_file;
@@ -382,6 +407,7 @@ Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options) {
   flags.quiet = true;
   CliOptions run;
   HVD_TRY_ASSIGN(run.job, make_job(flags));
+  run.job.cwd = cwd;
   run.job.tells_place = false;
   return run_job(run);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <map>
 
 #include <nlohmann/json.hpp>
 
@@ -56,7 +57,7 @@ Result<std::string> file_name_of(const JobRecord& job, const ServiceOptions& opt
     return Error(Code::kInvalid, "--file '" + shown_text(options.file) + "': expected the name of a file of the job");
   }
   if (options.node.empty()) {
-    return options.file.empty() ? "stdout.txt" : options.file;
+    return options.file.empty() ? default_file(job, false) : options.file;
   }
   std::vector<std::string> hosts;
   for (const JobNode& node : job.nodes) {
@@ -88,11 +89,19 @@ Result<std::string> directory_of(const JobRecord& job, const std::string& id) {
   return *directory;
 }
 
+Result<std::string> folder_of(const JobRecord& job, const ServiceOptions& options) {
+  if (options.path != "." && !is_inner_path(options.path)) {
+    return Error(Code::kInvalid, "-p '" + shown_text(options.path) + "': expected a folder of the job");
+  }
+  HVD_TRY_ASSIGN(const std::string folder, directory_of(job, options.directory));
+  return folder.empty() || options.path == "." ? folder : folder + "/" + options.path;
+}
+
 // Returns the file's path as far as it is known: empty before the job has nodes.
 Result<std::string> file_of(const JobRecord& job, const ServiceOptions& options) {
   if (options.rank >= 0) {
-    if (!options.file.empty() || !options.node.empty()) {
-      return Error(Code::kInvalid, "--rank says which file; --file and --node say another");
+    if (!options.file.empty() || !options.node.empty() || options.path != ".") {
+      return Error(Code::kInvalid, "--rank says which file; --file, --path and --node say another");
     }
     const auto rank = static_cast<std::size_t>(options.rank);
     // Ranks that have joined are numbered on.
@@ -104,7 +113,7 @@ Result<std::string> file_of(const JobRecord& job, const ServiceOptions& options)
     return rank < job.rank_files.size() ? job.rank_files[rank] : "";
   }
   HVD_TRY_ASSIGN(const std::string name, file_name_of(job, options));
-  HVD_TRY_ASSIGN(const std::string folder, directory_of(job, options.directory));
+  HVD_TRY_ASSIGN(const std::string folder, folder_of(job, options));
   return folder.empty() ? "" : folder + "/" + name;
 }
 
@@ -148,14 +157,6 @@ class ShownFile {
   bool has_told_ = false;
 };
 
-Result<std::string> folder_of(const JobRecord& job, const ServiceOptions& options) {
-  if (options.path != "." && !is_inner_path(options.path)) {
-    return Error(Code::kInvalid, "-p '" + shown_text(options.path) + "': expected a folder of the job");
-  }
-  HVD_TRY_ASSIGN(const std::string folder, directory_of(job, options.directory));
-  return folder.empty() || options.path == "." ? folder : folder + "/" + options.path;
-}
-
 }  // namespace
 
 Result<int> list_files(ServicePlace& place, const ServiceOptions& options) {
@@ -187,12 +188,13 @@ Result<int> list_files(ServicePlace& place, const ServiceOptions& options) {
 
 // Without --file it is standard output that is shown, which seldom tells why a job has failed.
 void name_errors_file(const JobRecord& job, const ServiceOptions& options) {
-  const bool is_default = options.file.empty() && options.node.empty() && options.rank < 0;
+  const bool is_default = options.file.empty() && options.node.empty() && options.rank < 0 && options.path == ".";
+  const std::string errors = default_file(job, true);
   std::error_code failed;
-  const auto size = std::filesystem::file_size(job.output + "/stderr.txt", failed);
+  const auto size = std::filesystem::file_size(job.output + "/" + errors, failed);
   if (is_default && job.state == ExecutionState::kFailed && options.directory == "stdouterr" && !failed && size > 0) {
-    std::cerr << "hvdrun: job " << job.name << " has failed; its standard error: hvdrun logs " << job.name
-              << " --file stderr.txt\n";
+    std::cerr << "hvdrun: job " << job.name << " has failed; its standard error: hvdrun logs " << job.name << " --file "
+              << errors << "\n";
   }
 }
 
@@ -222,12 +224,15 @@ Result<int> show_log(ServicePlace& place, const ServiceOptions& options) {
 Result<int> attach_to_job(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY_ASSIGN(const JobRecord begun, place.job(options.job));
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
-  ShownFile out("stdout.txt", STDOUT_FILENO);
-  ShownFile err("stderr.txt", STDERR_FILENO);
+  std::map<std::string, ShownFile> printed;  // by path
   ShownFile words("hvdrun.log", STDERR_FILENO);
   const auto look = [&](const JobRecord& job) -> Result<void> {
-    HVD_TRY(out.look(job.output.empty() ? "" : job.output + "/stdout.txt", watch, false));
-    HVD_TRY(err.look(job.output.empty() ? "" : job.output + "/stderr.txt", watch, false));
+    for (const bool is_error : {false, true}) {
+      for (const std::string& path : printed_files(job, is_error)) {
+        ShownFile& file = printed.try_emplace(path, path, is_error ? STDERR_FILENO : STDOUT_FILENO).first->second;
+        HVD_TRY(file.look(path, watch, false));
+      }
+    }
     return words.look(place.dir.run_of(job.uuid) + "/hvdrun.log", watch, false);
   };
   HVD_TRY_ASSIGN(const JobRecord job, await_end(place, begun, watch, look));

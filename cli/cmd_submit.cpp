@@ -55,7 +55,7 @@ JobRecord record_of(const CliOptions& options, const Cluster& cluster) {
   const JobRun& run = *options.file;
   JobRecord record;
   record.uuid = run.options.uuid;
-  record.name = is_job_number(run.job.name) ? "job-" + run.job.name : run.job.name;
+  record.name = run.job.name;
   record.cluster = cluster.name;
   record.experiment = run.job.experiment;
   record.tool = tool_type(run.job.tool.kind);
@@ -67,6 +67,9 @@ JobRecord record_of(const CliOptions& options, const Cluster& cluster) {
   record.priority_word = run.job.priority;
   record.segment = run.segment;
   record.properties = properties_json(run);
+  if (is_job_number(record.name)) {
+    rename_job(record, "job-" + record.name);
+  }
   return record;
 }
 

@@ -39,7 +39,8 @@ struct BatchJob {
 // Reads the job file as if it had its nodes, so that what is wrong with it is said now.
 Result<void> apply_file(const CliOptions& options, BatchJob& job) {
   HVD_TRY_ASSIGN(job.text, read_job_text(options.flags.job_file));
-  const auto file = parse_job_file(job.text, options.flags.job_file, JobFileOptions{"", own_environment()});
+  HVD_TRY_ASSIGN(const JobFileOptions reading, reading_options(options.flags, own_environment()));
+  const auto file = parse_job_file(job.text, options.flags.job_file, reading);
   if (!file.ok()) {
     return file.error();
   }

@@ -129,6 +129,7 @@ class SupervisedJob final : public FileJobObserver {
   void on_interrupted() override { is_interrupted_ = true; }
   // Returns true if a signal has ended the job, or would have soon.
   [[nodiscard]] bool is_interrupted() const { return is_interrupted_ || is_told_to_stop(); }
+  void on_failed_rank() override { has_failed_rank_ = true; }
   [[nodiscard]] bool has_started() const { return phase_ == Phase::kStarted; }
 
   void on_lost(const std::vector<std::string>& hosts) override { lost_ = hosts; }
@@ -267,6 +268,10 @@ class SupervisedJob final : public FileJobObserver {
     if (status == 0) {
       return {ExecutionState::kSucceeded, 0, 0, {}};
     }
+    // A program may have any exit code, also one of hvdrun's. But with kSetUpFailed hvdrun's part of a script ends.
+    if (has_failed_rank_ && status != kSetUpFailed) {
+      return end_of_program(status);
+    }
     if (status == exit_code::kTimedOut && options_.job.timeout > Duration::zero()) {
       return failed(status, "MaxWallClockTimeExpiry", "The job has run for longer than it may");
     }
@@ -287,6 +292,10 @@ class SupervisedJob final : public FileJobObserver {
     if (status >= exit_code::kUsage && status <= exit_code::kDefect) {
       return failed(status, "JobLaunchFailed", "The job could not be started, or its nodes were lost");
     }
+    return end_of_program(status);
+  }
+
+  [[nodiscard]] RecordedEnd end_of_program(int status) const {
     RecordedEnd end = phase_ == Phase::kStarted ? failed(status, "JobFailed", "Job failed with non-zero exit code")
                                                 : failed(status, "JobPreparationFailed",
                                                          "Job preparation task failed with non-zero exit code");
@@ -302,6 +311,7 @@ class SupervisedJob final : public FileJobObserver {
   Unreached unreached_;
   bool has_logged_in_ = false;  // on another machine
   bool is_interrupted_ = false;
+  bool has_failed_rank_ = false;
   std::vector<std::string> lost_;
   int first_size_ = 0;  // the names of ranks' folders have the digits for so many ranks
   Phase phase_ = Phase::kClaimed;

@@ -10,10 +10,11 @@ namespace hvd::cli {
 namespace {
 
 enum class Becomes {
-  kNothing,      // it has no effect here
-  kOption,       // `here` with the value
-  kName,         // the value stands first, without an option
-  kShellCommand  // the value is what a shell runs, after all else
+  kNothing,       // it has no effect here
+  kOption,        // `here` with the value
+  kName,          // the value stands first, without an option
+  kShellCommand,  // the value is what a shell runs, after all else
+  kRefused        // `here` says what to write in its place; its value may be a secret, and is shown nowhere
 };
 
 struct AzOption {
@@ -47,21 +48,32 @@ constexpr std::array<AzOption, 13> kEverywhere = {{
     {"--debug", Becomes::kNothing, "", false},
     {"--only-show-errors", Becomes::kNothing, "", false},
 }};
-constexpr std::array<AzOption, 3> kCreate = {{
+constexpr std::array<AzOption, 7> kCreate = {{
     {"-n --name --job-name", Becomes::kOption, "-n"},
-    {"-c --cluster --cluster-name", Becomes::kOption, "-c"},
+    {"-c -r --cluster --cluster-name", Becomes::kOption, "-c"},
+    {"--cluster-resource-group", Becomes::kNothing, ""},
     {"-f --config-file --config", Becomes::kOption, "-f"},
+    {"--storage-account-name", Becomes::kOption, "--storage-account-name"},
+    {"--storage-account-key", Becomes::kRefused, "give it in the environment, as AZURE_BATCHAI_STORAGE_KEY=..."},
+    {"--afs-name --afs-mount-path --bfs-name --bfs-mount-path --nfs --nfs-mount-path", Becomes::kRefused,
+     "say which directory of the nodes it is with --mount NAME=DIR, as in --mount afs=/data/share; see hvdrun help "
+     "batch-ai"},
 }};
 constexpr std::array<AzOption, 1> kNamed = {{{"-n --name -j --job --job-name -c --cluster", Becomes::kName, ""}}};
+constexpr std::array<AzOption, 2> kDeleted = {{
+    kNamed[0],
+    {"--no-wait", Becomes::kNothing, "", false},
+}};
 constexpr std::array<AzOption, 3> kFiles = {{
     {"-j --job --job-name -n --name", Becomes::kName, ""},
     {"-d --output-directory-id", Becomes::kOption, "-d"},
     {"-p --path", Becomes::kOption, "-p"},
 }};
-constexpr std::array<AzOption, 3> kStream = {{
+constexpr std::array<AzOption, 4> kStream = {{
     {"-j --job --job-name", Becomes::kName, ""},
     {"-f --file-name -n --name", Becomes::kOption, "--file"},  // -n in the first release
     {"-d --output-directory-id", Becomes::kOption, "-d"},
+    {"-p --path", Becomes::kOption, "-p"},
 }};
 constexpr std::array<AzOption, 3> kExec = {{
     {"-j --job --job-name", Becomes::kName, ""},
@@ -84,7 +96,7 @@ constexpr std::array<AzCommand, 27> kCommands = {{
     {"job show", "show", kNamed, true},
     {"job wait", "wait", kNamed},
     {"job terminate", "stop", kNamed},
-    {"job delete", "rm", kNamed},
+    {"job delete", "rm", kDeleted},
     {"job file list", "files", kFiles, true},
     {"job file stream", "logs -f", kStream},
     {"job stream-file", "logs -f", kStream},
@@ -95,7 +107,7 @@ constexpr std::array<AzCommand, 27> kCommands = {{
     {"cluster list-nodes", "cluster show", kNamed, true},
     {"cluster node list", "cluster show", kNamed, true},
     {"cluster list", "cluster list", {}, true},
-    {"cluster delete", "cluster remove", kNamed},
+    {"cluster delete", "cluster remove", kDeleted},
     {"cluster resize", "cluster", kResize},
     {"cluster create", "", {}, false, "", "hvdrun cluster add NAME -H node1,node2"},
     {"cluster node exec", "", {}, false, "", "hvdrun -H node1,node2 COMMAND"},
@@ -143,15 +155,23 @@ const AzOption* option_of(const AzCommand& command, const std::string& name) {
   return nullptr;
 }
 
+// Returns true for a line of the first release, where -r was the cluster and -c the file.
+bool is_of_first_release(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return word == "-r" || word.substr(0, word.find('=')) == "--cluster-name";
+  });
+}
+
 // AzReader reads the options of one command.
 class AzReader {
  public:
   explicit AzReader(const AzCommand& command) : command_(command) {}
 
   Result<void> read(const std::vector<std::string>& words) {
+    const bool is_first_release = is_of_first_release(words);
     for (std::size_t i = 0; i < words.size(); ++i) {
       const std::size_t equals = words[i].starts_with("--") ? words[i].find('=') : std::string::npos;
-      const std::string name = words[i].substr(0, equals);
+      const std::string name = is_first_release && words[i] == "-c" ? "--config" : words[i].substr(0, equals);
       const bool is_output = name == "-o" || name == "--output";
       const AzOption* option = option_of(command_, name);
       if (option == nullptr && !is_output) {
@@ -159,13 +179,15 @@ class AzReader {
         rest_.push_back(words[i]);
         continue;
       }
+      if (!is_output && option->becomes == Becomes::kRefused) {
+        return refuse(" " + name + ": " + option->here);
+      }
       std::string value;
       if (equals != std::string::npos) {
         value = words[i].substr(equals + 1);
       } else if (is_output || option->has_value) {
         if (++i >= words.size()) {
-          return Error(Code::kInvalid,
-                       "az batchai " + std::string(command_.words) + " " + name + ": its value is missing");
+          return refuse(" " + name + ": its value is missing");
         }
         value = words[i];
       }
@@ -189,7 +211,7 @@ class AzReader {
     const bool needs_name = std::any_of(command_.options.begin(), command_.options.end(),
                                         [](const AzOption& option) { return option.becomes == Becomes::kName; });
     if (needs_name && name_.empty()) {
-      return Error(Code::kInvalid, "az batchai " + std::string(command_.words) + ": its name is missing");
+      return refuse(": its name is missing");
     }
     if (!name_.empty()) {
       line.words.push_back(name_);
@@ -206,6 +228,10 @@ class AzReader {
   }
 
  private:
+  [[nodiscard]] Error refuse(const std::string& what) const {
+    return Error(Code::kInvalid, "az batchai " + std::string(command_.words) + what);
+  }
+
   void take(const AzOption& option, const std::string& value) {
     if (option.becomes == Becomes::kName) {
       name_ = value;
@@ -220,7 +246,7 @@ class AzReader {
   Result<std::string> resized() {
     const std::vector<std::string> target = std::exchange(options_, {});
     if (target.size() != 2) {
-      return Error(Code::kInvalid, "az batchai cluster resize: its target is missing, as in -t 0");
+      return refuse(": its target is missing, as in -t 0");
     }
     return std::string(target.back() == "0" ? "drain" : "resume");
   }

@@ -3,7 +3,6 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <utility>
 
@@ -236,6 +235,21 @@ Result<void> check_scripts(const launch::JobRun& run) {
 
 }  // namespace
 
+Result<launch::JobFileOptions> reading_options(const Flags& flags, const std::vector<std::string>& environment) {
+  launch::JobFileOptions reading{flags.storage_account, environment};
+  HVD_TRY_ASSIGN(const launch::MountMap map, mount_map_of(flags, environment));
+  for (const auto& [name, directory] : map.named) {
+    reading.mounts.push_back(name);
+  }
+  for (const launch::FileSystem& system : map.file_systems) {
+    reading.mounts.push_back(system.name);
+  }
+  if (reading.storage_account.empty()) {
+    reading.storage_account = value_of(environment, "AZURE_BATCHAI_STORAGE_ACCOUNT");
+  }
+  return reading;
+}
+
 Result<void> check_no_job_file_flags(const Flags& flags) {
   if (!flags.mounts.empty() || !flags.mount_root.empty() || !flags.storage_account.empty() || !flags.job_name.empty() ||
       !flags.container.empty()) {
@@ -256,12 +270,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
                                      "file, as mpiexec's -f FILE, is given by --hostfile FILE");
   }
   const std::vector<std::string> environment = own_environment();
-  launch::JobFileOptions reading{flags.storage_account, environment};
-  std::transform(flags.mounts.begin(), flags.mounts.end(), std::back_inserter(reading.mounts),
-                 [](const std::string& entry) { return entry.substr(0, entry.find('=')); });
-  if (reading.storage_account.empty()) {
-    reading.storage_account = value_of(environment, "AZURE_BATCHAI_STORAGE_ACCOUNT");
-  }
+  HVD_TRY_ASSIGN(const launch::JobFileOptions reading, reading_options(flags, environment));
   HVD_TRY_ASSIGN(launch::LoadedJobFile loaded, flags.job_text
                                                    ? launch::parse_job_file(*flags.job_text, flags.job_file, reading)
                                                    : launch::read_job_file(flags.job_file, reading));
@@ -318,6 +327,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
     run.overridden.insert_or_assign(name, value);
   }
   run.is_synced = !options.job.sync_dir.empty();
+  run.cwd = options.job.cwd;
   HVD_TRY(name_run(options.command, flags.job_uuid, run));
   options.job.name = file.name;
   options.job.uuid = flags.job_uuid;

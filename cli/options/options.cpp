@@ -156,6 +156,9 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& r
   if (command != Command::kManifest) {
     add_manifest_options(app, flags);
   }
+  if (command != Command::kSubmit && command != Command::kPlan) {  // plan's are called as those of submit
+    add_submit_options(app, flags);
+  }
   HVD_TRY_ASSIGN(options.help_text,
                  make_document(flags.document, describe_options(app), command_names(), example_commands()));
   return true;

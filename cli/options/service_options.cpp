@@ -41,7 +41,7 @@ constexpr std::array kVerbs{
         "Waits for a job's end; its exit status is the job's. Of several: until all have ended, and that of the first "
         "named that has failed"},
     VerbWords{Verb::kFiles, "files", "files JOB [-d ID] [-p PATH] [--json]", "Shows the files that a job has written"},
-    VerbWords{Verb::kLogs, "logs", "logs JOB [-f] [--file NAME] [--rank N] [--node HOST] [-d ID]",
+    VerbWords{Verb::kLogs, "logs", "logs JOB [-f] [--file NAME] [--rank N] [--node HOST] [-d ID] [-p PATH]",
               "Shows one of a job's files; with -f waits for it and goes on until the job ends"},
     VerbWords{Verb::kStop, "stop", "stop JOB [--no-wait]",
               "Ends a job; its record and files stay. A second one kills its ranks at once"},
@@ -132,9 +132,12 @@ void add_verb_options(CLI::App& app, ServiceOptions& options) {
     case Verb::kLogs:
       add_job(app, options);
       app.add_flag("-f,--follow", options.follow, "Wait for the file, and go on until the job ends");
-      app.add_option("--file,--file-name", options.file, "Its name; default: stdout.txt")->type_name("NAME");
+      app.add_option("--file,--file-name", options.file,
+                     "Its name; default: stdout.txt, or what the first process prints")
+          ->type_name("NAME");
       app.add_option("-d,--output-directory-id", options.directory, "Of an output directory; default: stdouterr")
           ->type_name("ID");
+      app.add_option("-p,--path", options.path, "A folder in it, which has the file")->type_name("PATH");
       app.add_option("--rank", options.rank, "What this rank prints")->type_name("N")->check(CLI::Range(0, 1'000'000));
       app.add_option("--node", options.node, "The file of this node; default: execution.log")->type_name("HOST");
       break;

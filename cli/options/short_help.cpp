@@ -58,11 +58,7 @@ constexpr std::size_t kTextColumn = 36;
 constexpr std::size_t kColumns = 110;
 
 std::string names_of(const OptionInfo& option) {
-  std::string text;
-  for (const std::string& name : option.names) {
-    add_to_list(text, name);
-  }
-  return "  " + text + (option.value.empty() ? "" : " " + option.value);
+  return "  " + joined(option.names) + (option.value.empty() ? "" : " " + option.value);
 }
 
 // Returns the short name of an option, and a long one where there is room.
@@ -123,10 +119,7 @@ std::string group_help(const std::vector<OptionInfo>& options, const std::string
   std::string text = "\n" + group + ":\n";
   for (const OptionInfo& option : options) {
     if (option.group == group) {
-      std::string words;
-      for (const std::string& word : option.words) {
-        add_to_list(words, word);
-      }
+      const std::string words = joined(option.words);
       text += padded(names_of(option)) + wrapped(option.help + (words.empty() ? "" : ": " + words)) + "\n";
     }
   }

@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "launcher/process/descendants.h"
 #include "launcher/process/own_process.h"
 #include "launcher/survey/node_gpus.h"
 #include "launcher/survey/own_cgroup.h"
@@ -22,16 +20,15 @@ namespace {
 // For nvidia-smi, which takes seconds where the driver has to be loaded first.
 constexpr auto kGpuTime = std::chrono::seconds(20);
 
-std::string own_host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
-
-// Bound, not listening: nobody else gets the port, and it is free the moment this is closed.
+// The kernel gives a bound port to no other connection and to no other server that lets it choose. It is bound and
+// never listens, and SO_REUSEADDR is set afterwards: a rank's server that sets SO_REUSEADDR, as torch's and gRPC's do,
+// can still listen there, also long after the start and once more after a restart.
 Result<Fd> reserve_port() {
   HVD_TRY_ASSIGN(const SocketAddress any, SocketAddress::make("0.0.0.0", 0));
   Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.is_open() || ::bind(fd.get(), any.raw(), any.raw_size()) != 0) {
+  const int on = 1;
+  if (!fd.is_open() || ::bind(fd.get(), any.raw(), any.raw_size()) != 0 ||
+      ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) {
     return Error::from_errno("cannot reserve a TCP port");
   }
   return fd;
@@ -143,7 +140,7 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
     }
     case AgentMessage::kForward: {
       HVD_TRY_ASSIGN(const int signo, decode_number(frame.body));
-      ranks_.signal(signo, {});
+      ranks_.signal(signo);
       return {};
     }
     case AgentMessage::kSuspend:
@@ -245,7 +242,7 @@ NodeRanks::Sink AgentCore::ranks_sink() {
   sink.send = [this](AgentMessage type, std::string_view body) { send(type, body); };
   sink.send_frame = [this](AgentMessage type, std::string_view frame) { launcher_->send_frame(type, frame); };
   sink.on_began = [this](int rank) { apply(agent_event::RankBegan{rank}); };
-  sink.on_finished = [this] { tell_finished(); };
+  sink.on_finished = [this] { tell_ends(); };
   sink.is_of_others = [this](pid_t pid) { return relays_->owns(pid) || answers_.owns(pid); };
   sink.are_others_idle = [this] { return relays_->is_idle(); };
   return sink;
@@ -261,41 +258,42 @@ void AgentCore::on_child_signal() {
       relays_->on_exited(pid, status);  // or a process that a rank had left behind
     }
   });
-  tell_finished();
+  tell_ends();
   if (state_.is_sweeping() && ranks_.is_nothing_left()) {
     apply(agent_event::LeftFound{});
   }
 }
 
-void AgentCore::tell_finished() {
-  std::vector<agent_event::RankFinished> finished;
-  ranks_.each_finished([&](int rank, bool has_failed) {
-    if (state_.runs(rank)) {
-      finished.push_back({rank, has_failed});
+void AgentCore::tell_ends() {
+  std::vector<AgentEvent> ends;
+  ranks_.each_ended([&](const RankProcess& rank) {
+    if (rank.is_finished() && state_.awaits(rank.rank())) {
+      ends.emplace_back(agent_event::RankFinished{rank.rank(), rank.has_failed()});
+    } else if (!rank.is_finished() && state_.runs(rank.rank())) {
+      ends.emplace_back(agent_event::RankExited{rank.rank()});
     }
   });
-  for (const auto& event : finished) {
+  for (const auto& event : ends) {
     apply(event);
   }
 }
 
 void AgentCore::apply(const AgentEvent& event) {
   for (const AgentAction& action : state_.on(event)) {
-    std::visit([this](const auto& a) { act(a); }, action);
+    std::visit(
+        [this](const auto& a) {
+          if constexpr (requires { ranks_.act(a); }) {
+            ranks_.act(a);
+          } else {
+            act(a);
+          }
+        },
+        action);
   }
 }
 
 void AgentCore::act(const agent_action::BeginRanks&) {
-  reserved_port_.reset();
   ranks_.start(std::exchange(start_, {}));
-}
-
-void AgentCore::act(const agent_action::ForgetRestarts&) {
-  ranks_.forget_restarts();
-}
-
-void AgentCore::act(const agent_action::SignalRanks& action) {
-  ranks_.signal(action.signo, action.spared);
 }
 
 void AgentCore::act(const agent_action::ExpectSilence& action) {
@@ -327,11 +325,8 @@ void AgentCore::act(const agent_action::Forget& action) {
 void AgentCore::act(const agent_action::LookForLeft&) {
   answers_.stop_sampling();
   const bool is_nothing = ranks_.is_nothing_left();
-  apply(agent_event::LeftFound{is_nothing, is_nothing ? std::vector<pid_t>() : ranks_.left_behind(), loop_.now()});
-}
-
-void AgentCore::act(const agent_action::SignalLeft& action) {
-  signal_children(action.pids, action.signo);
+  apply(agent_event::LeftFound{is_nothing, is_nothing ? std::vector<pid_t>() : ranks_.left_behind(), loop_.now(),
+                               ranks_.grace_ends()});
 }
 
 void AgentCore::act(const agent_action::LetGo&) {
@@ -373,7 +368,7 @@ void AgentCore::on_user_signal(int signo) {
     return;  // it came to the guardian too, which has passed it on
   }
   passed_on_[signo] = loop_.now();
-  ranks_.signal(signo, {});
+  ranks_.signal(signo);
 }
 
 void AgentCore::on_end(const std::string& why) {

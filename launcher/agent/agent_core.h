@@ -75,21 +75,18 @@ class AgentCore {
   Result<void> on_welcome(const Frame& frame);
   Result<void> on_start(const Frame& frame);
   Result<void> on_generation(const Frame& frame);
-  // Carries out what the state says to the event.
+  // Carries out what the state says to the event. NodeRanks does what is about processes.
   void apply(const AgentEvent& event);
   void act(const agent_action::BeginRanks& action);
-  void act(const agent_action::ForgetRestarts& action);
-  void act(const agent_action::SignalRanks& action);
   void act(const agent_action::ExpectSilence& action);
   void act(const agent_action::Say& action);
   void act(const agent_action::Await& action);
   void act(const agent_action::Forget& action);
   void act(const agent_action::LookForLeft& action);
-  void act(const agent_action::SignalLeft& action);
   void act(const agent_action::LetGo& action);
   void act(const agent_action::TellRanks& action);
   void act(const agent_action::Leave& action);
-  void tell_finished();
+  void tell_ends();
 
   // constant after construction
   EventLoop& loop_;

@@ -11,12 +11,12 @@ namespace {
 
 namespace act = agent_action;
 
-// What the ranks left behind has this long between SIGTERM and SIGKILL (resource trackers end by themselves in
+// What the ranks left behind has at least so long between SIGTERM and SIGKILL (resource trackers end by themselves in
 // milliseconds).
-constexpr auto kSweepGrace = std::chrono::seconds(1);
+constexpr Duration kSweepGrace = std::chrono::seconds(1);
 constexpr auto kSweepRetry = std::chrono::milliseconds(50);
 // A process in an uninterruptible call cannot be killed. After this time it is named and left.
-constexpr auto kSweepLimit = std::chrono::seconds(10);
+constexpr auto kSweepKillLimit = std::chrono::seconds(9);
 
 void append(std::vector<AgentAction>& actions, std::vector<AgentAction> more) {
   std::move(more.begin(), more.end(), std::back_inserter(actions));
@@ -41,14 +41,17 @@ AgentState::Actions AgentState::handle(const agent_event::StopAsked& event) {
   is_stopping_ = true;
   const bool is_last = event.signo == SIGKILL;
   Actions actions{act::ForgetRestarts{},
-                  act::SignalRanks{event.signo, is_last ? std::vector<std::int32_t>() : event.spared}};
+                  act::StopRanks{event.signo, is_last ? std::vector<std::int32_t>() : event.spared, event.grace}};
   append(actions, handle(agent_event::ContinueAsked{}));  // one that is stopped would not see the signal
   if (is_last) {
     actions.emplace_back(act::Forget{AgentAlarm::kLadder});
+    if (phase_ == Phase::kSweeping) {
+      actions.emplace_back(act::LookForLeft{});  // what is left has had its time, too
+    }
   } else {
     actions.emplace_back(act::Await{AgentAlarm::kLadder, event.grace});
   }
-  append(actions, sweep_if_finished());
+  append(actions, sweep_if_ended());
   return actions;
 }
 
@@ -75,9 +78,17 @@ AgentState::Actions AgentState::handle(const agent_event::RankBegan& event) {
   return {};
 }
 
+AgentState::Actions AgentState::handle(const agent_event::RankExited& event) {
+  ranks_[event.rank] = Rank::kExited;
+  return sweep_if_ended();
+}
+
 AgentState::Actions AgentState::handle(const agent_event::RankFinished& event) {
   ranks_[event.rank] = event.has_failed ? Rank::kFailed : Rank::kEndedWell;
-  return sweep_if_finished();
+  if (is_swept_ && all_finished()) {
+    return finish();
+  }
+  return sweep_if_ended();
 }
 
 AgentState::Actions AgentState::handle(const agent_event::LeftFound& event) {
@@ -85,21 +96,23 @@ AgentState::Actions AgentState::handle(const agent_event::LeftFound& event) {
     return {};
   }
   if (event.is_nothing) {
-    return finish();
+    return end_sweep();
   }
-  const bool is_first = !swept_since_;
-  swept_since_ = swept_since_.value_or(event.at);
-  if (event.at - *swept_since_ > kSweepLimit) {
+  if (!std::exchange(has_told_left_, true)) {
+    return {act::SignalLeft{event.pids, SIGTERM},
+            act::Await{AgentAlarm::kSweep, std::max(kSweepGrace, Duration(event.grace_ends - event.at))}};
+  }
+  killing_since_ = killing_since_.value_or(event.at);
+  if (event.at - *killing_since_ > kSweepKillLimit) {
     Actions actions;
     for (const pid_t pid : event.pids) {
       actions.emplace_back(act::Say{AgentMessage::kProblem, "process " + std::to_string(pid) +
                                                                 " cannot be killed (is it in a hung system call?)"});
     }
-    append(actions, finish());
+    append(actions, end_sweep());
     return actions;
   }
-  return {act::SignalLeft{event.pids, is_first ? SIGTERM : SIGKILL},
-          act::Await{AgentAlarm::kSweep, is_first ? Duration(kSweepGrace) : Duration(kSweepRetry)}};
+  return {act::SignalLeft{event.pids, SIGKILL}, act::Await{AgentAlarm::kSweep, kSweepRetry}};
 }
 
 AgentState::Actions AgentState::handle(const agent_event::AlarmDue& event) {
@@ -158,19 +171,32 @@ AgentState::Actions AgentState::handle(const agent_event::LauncherGone& event) {
   return actions;
 }
 
-bool AgentState::all_finished() const {
+bool AgentState::all_ended() const {
   const bool may_restart = may_restart_ && !is_stopping_;
   return std::all_of(ranks_.begin(), ranks_.end(), [may_restart](const auto& rank) {
-    return rank.second == Rank::kEndedWell || (rank.second == Rank::kFailed && !may_restart);
+    return rank.second == Rank::kEndedWell || (rank.second != Rank::kRuns && !may_restart);
   });
 }
 
-AgentState::Actions AgentState::sweep_if_finished() {
-  if (phase_ != Phase::kServing || !(has_started_ || is_stopping_) || !all_finished()) {
+bool AgentState::all_finished() const {
+  return std::none_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second == Rank::kExited; });
+}
+
+AgentState::Actions AgentState::sweep_if_ended() {
+  if (phase_ != Phase::kServing || !(has_started_ || is_stopping_) || !all_ended()) {
     return {};
   }
   phase_ = Phase::kSweeping;
   return {act::Forget{AgentAlarm::kLadder}, act::LookForLeft{}};
+}
+
+// Nobody is left who could write to a rank's pipes, but what stands in them may still wait for its reader.
+AgentState::Actions AgentState::end_sweep() {
+  const bool is_first = !std::exchange(is_swept_, true);
+  if (all_finished()) {
+    return finish();
+  }
+  return is_first ? Actions{act::Forget{AgentAlarm::kSweep}, act::EndDrains{}} : Actions();
 }
 
 AgentState::Actions AgentState::finish() {

@@ -218,10 +218,47 @@ bool NodeRanks::is_nothing_left() const {
   return (::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) || left_behind().empty();
 }
 
-void NodeRanks::signal(int signo, const std::vector<std::int32_t>& spared) const {
+TimePoint NodeRanks::grace_ends() const {
+  TimePoint last{};
   for (const auto& rank : ranks_) {
-    if (std::find(spared.begin(), spared.end(), rank->rank()) == spared.end()) {
-      rank->signal_group(signo);
+    last = std::max(last, rank->grace_ends());
+  }
+  return last;
+}
+
+bool NodeRanks::was_told(pid_t left) const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [left](const auto& rank) { return rank->has_told(left); });
+}
+
+// A second SIGTERM would end many a program that is about to save its state.
+void NodeRanks::act(const agent_action::SignalLeft& action) const {
+  std::vector<pid_t> left = action.pids;
+  if (action.signo != SIGKILL) {
+    std::erase_if(left, [this](pid_t pid) { return was_told(pid); });
+  }
+  signal_children(left, action.signo);
+}
+
+void NodeRanks::act(const agent_action::EndDrains&) {
+  for (const auto& rank : ranks_) {
+    rank->end_drain();
+  }
+}
+
+void NodeRanks::act(const agent_action::ForgetRestarts&) {
+  again_.clear();
+}
+
+void NodeRanks::signal(int signo) const {
+  for (const auto& rank : ranks_) {
+    rank->signal_group(signo);
+  }
+}
+
+void NodeRanks::act(const agent_action::StopRanks& action) {
+  for (const auto& rank : ranks_) {
+    if (std::find(action.spared.begin(), action.spared.end(), rank->rank()) == action.spared.end()) {
+      rank->stop(action.signo, action.grace);
     }
   }
 }
@@ -269,10 +306,10 @@ void NodeRanks::on_exited(pid_t pid, ExitStatus status, bool is_stopping) {
   sink_.send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), status, detail}.encode());
 }
 
-void NodeRanks::each_finished(const std::function<void(int, bool)>& tell) const {
+void NodeRanks::each_ended(const std::function<void(const RankProcess&)>& tell) const {
   for (const auto& rank : ranks_) {
-    if (rank->is_finished()) {
-      tell(rank->rank(), rank->has_failed());
+    if (rank->is_finished() || (rank->has_exited() && rank->was_told())) {
+      tell(*rank);
     }
   }
 }

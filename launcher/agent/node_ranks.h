@@ -14,11 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/agent/agent_state.h"
 #include "launcher/agent/death_order.h"
 #include "launcher/agent/input_feed.h"
 #include "launcher/agent/rank_process.h"
 #include "launcher/post_mortem/oom_watch.h"
 #include "launcher/wire/messages.h"
+#include "runtime/base/clock.h"
 #include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
@@ -50,11 +52,16 @@ class NodeRanks {
 
   // Starts all of them, or says why one could not be started; the launcher then stops those that run.
   void start(const StartMessage& start);
-  // Starts one again as soon as nothing of it is left, unless forget_restarts() comes before.
+  // Starts one again as soon as nothing of it is left, unless ForgetRestarts comes before.
   void restart(StartMessage start);
-  void forget_restarts() { again_.clear(); }
-  // Sends the signal to the group of each, but not of these.
-  void signal(int signo, const std::vector<std::int32_t>& spared) const;
+  // Sends the signal to the group of each.
+  void signal(int signo) const;
+  // These carry out what AgentState decides about the processes.
+  void act(const agent_action::ForgetRestarts& action);
+  void act(const agent_action::SignalRanks& action) const { signal(action.signo); }
+  void act(const agent_action::StopRanks& action);
+  void act(const agent_action::SignalLeft& action) const;
+  void act(const agent_action::EndDrains& action);
   // Ends one rank by the signal. One that waits to be started again is not, and that is told.
   void end_rank(int number, int signo);
   // Returns the rank whose process this is, or was; nullopt: none.
@@ -65,12 +72,15 @@ class NodeRanks {
   void reap(const std::function<void(pid_t pid, const ExitStatus& status)>& tell) { deaths_.reap(tell); }
   // The process of a rank was reaped. `is_stopping`: what kills ranks from now on is this agent.
   void on_exited(pid_t pid, ExitStatus status, bool is_stopping);
-  // Calls `tell(rank, has_failed)` for each that has ended and of which nothing more will come.
-  void each_finished(const std::function<void(int rank, bool has_failed)>& tell) const;
+  // Calls `tell` for each that has ended and of which nothing more will come, and for each that has ended after it was
+  // told to.
+  void each_ended(const std::function<void(const RankProcess&)>& tell) const;
   // Returns what ranks have left behind: the children of the agent, but for those of its other parts.
   [[nodiscard]] std::vector<pid_t> left_behind() const;
   // Says whether ranks that have ended have left nothing behind.
   [[nodiscard]] bool is_nothing_left() const;
+  // Until then what they have left has time to end: the last time of all that were told to end.
+  [[nodiscard]] TimePoint grace_ends() const;
   // The launcher takes so much more of their output.
   void on_credit(std::uint64_t bytes);
   // Nobody takes their output any more: it is read and dropped, since a full pipe would keep a rank from ending.
@@ -85,6 +95,8 @@ class NodeRanks {
   void start_again();
   // Ends what a rank has left that has ended: its restarted self would find memory and devices taken.
   void end_orphans_of(const RankProcess& process) const;
+  // True when it was told to end with a rank.
+  [[nodiscard]] bool was_told(pid_t left) const;
   void take_output(int rank, StreamId stream, std::string_view bytes);
   [[nodiscard]] InputFeed::Sink input_sink();
   // Returns what the node knows of the end of a rank, and notes in `status` whether the kernel killed it.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/text.h"
 #include "runtime/io/socket.h"
 #include "runtime/rendezvous/hmac.h"
 #include "runtime/rendezvous/store_wire.h"
@@ -13,15 +14,6 @@ namespace {
 
 // A caller that connects and says nothing is dropped after this.
 constexpr auto kHelloTime = std::chrono::seconds(10);
-
-// Compares in constant time, so that a wrong token cannot be guessed piece by piece.
-bool equal_secretly(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0U : 1U;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    difference |= static_cast<unsigned>(static_cast<unsigned char>(a[i] ^ b[i]));
-  }
-  return difference == 0;
-}
 
 std::string growing_frame(bool is_growing) {
   ByteWriter body;
@@ -61,10 +53,8 @@ void RankHub::admit(Admission admission) {
 }
 
 void RankHub::on_connection(Fd connection) {
-  const auto uid = peer_uid(connection.get());
-  // The directory already keeps other users out; this is the second lock. Root may do anything anyway, as in a
-  // container.
-  if (!uid.ok() || (uid.value() != ::geteuid() && uid.value() != 0)) {
+  // The directory already keeps other users out; this is the second lock.
+  if (!is_peer_trusted(connection.get())) {
     return;
   }
   const std::uint64_t id = next_id_++;
@@ -160,7 +150,7 @@ Result<void> RankHub::on_hello(Caller& caller, std::string_view body, bool is_vi
   ByteReader in(body);
   const std::string token = in.text();
   const std::int32_t rank = in.i32();
-  if (!admission_ || !in.finished() || !equal_secretly(token, admission_->token)) {
+  if (!admission_ || !in.finished() || !is_same_secret(token, admission_->token)) {
     return Error(Code::kAuth, "did not show this job's token");
   }
   if (rank < 0 || rank >= admission_->size) {

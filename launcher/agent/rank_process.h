@@ -1,5 +1,8 @@
 // RankProcess is one rank on this node: a Child (process/child.h) with a number. AgentCore drives and reaps it.
 //
+// The process that was started may be a script around the program that does the work. A signal goes to both, and the
+// script may end of it at once while the program still saves its state. So the rank's time to end is that of its group.
+//
 // Thread: loop only.
 #pragma once
 
@@ -11,6 +14,7 @@
 
 #include "launcher/process/child.h"
 #include "launcher/wire/messages.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/result.h"
 #include "runtime/io/event_loop.h"
 
@@ -39,14 +43,31 @@ class RankProcess {
   // Its process was reaped.
   void mark_exited(const ExitStatus& status) { child_->mark_exited(status); }
   void signal_group(int signo) const { child_->signal(signo); }
+  // Tells its group to end. After `grace` it is killed, and until then what is left of it may write to the rank's
+  // pipes. SIGKILL leaves nobody any time.
+  void stop(int signo, Duration grace);
+  // True when it was told to end while it ran.
+  [[nodiscard]] bool was_told() const { return told_by_ != 0; }
+  // Until then what it leaves has time to end; in the past, if it was not told to.
+  [[nodiscard]] TimePoint grace_ends() const { return grace_ends_; }
+  // True when this process, which it has left, was told to end with it, by a signal that it does not ignore.
+  [[nodiscard]] bool has_told(pid_t left) const;
+  // Nothing that it has started is left. Whoever still holds its pipes is waited for only as after any end.
+  void end_drain();
   // Reads again after allowance() was 0.
   void resume() { child_->resume(); }
 
  private:
-  RankProcess(int rank, std::unique_ptr<Child> child) : rank_(rank), child_(std::move(child)) {}
+  RankProcess(EventLoop& loop, int rank, std::unique_ptr<Child> child)
+      : loop_(loop), rank_(rank), child_(std::move(child)) {}
 
+  // constant after construction
+  EventLoop& loop_;
   const int rank_;
   const std::unique_ptr<Child> child_;
+  // loop only
+  int told_by_ = 0;  // the signal; 0: none
+  TimePoint grace_ends_{};
 };
 
 }  // namespace hvd::launch

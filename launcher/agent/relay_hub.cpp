@@ -1,9 +1,9 @@
 #include "launcher/agent/relay_hub.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 #include <utility>
+
+#include "runtime/base/fd.h"
 
 namespace hvd::launch {
 namespace {
@@ -61,9 +61,7 @@ Result<void> RelayHub::on_frame(const Frame& frame) {
 // If it cannot be read, the shell that waits for it gets too few bytes and reports that.
 const std::string& RelayHub::own_image() {
   if (image_.empty()) {
-    std::ostringstream text;
-    text << std::ifstream("/proc/self/exe", std::ios::binary).rdbuf();
-    image_ = std::move(text).str();
+    image_ = text_of_file("/proc/self/exe");
   }
   return image_;
 }

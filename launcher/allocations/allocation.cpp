@@ -50,11 +50,7 @@ Result<Surroundings> own_surroundings(std::vector<std::string> environment, int 
   Surroundings here;
   here.environment = std::move(environment);
   here.size = size;
-  std::array<char, 256> own{};
-  if (::gethostname(own.data(), own.size() - 1) != 0) {
-    return Error::from_errno("cannot tell the host name");
-  }
-  here.own_names = {own.data()};
+  here.own_names = {own_host_name()};
   HVD_TRY_ASSIGN(const std::vector<std::string> addresses, interface_ips());
   here.own_names.insert(here.own_names.end(), addresses.begin(), addresses.end());
   here.is_task = parent_name() == "slurmstepd";

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
+
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -26,13 +27,6 @@ constexpr std::array<std::uint32_t, 3> kColors = {0x004488, 0xbb5566, 0xddaa33};
 std::vector<double> dashes_of(std::size_t index) {
   static const std::array<std::vector<double>, 4> kDashes = {{{}, {6, 3}, {2, 3}, {8, 3, 2, 3}}};
   return kDashes[index % kDashes.size()];
-}
-
-template <typename... Parts>
-std::string formatted(const char* format, Parts... parts) {
-  std::array<char, 100> text{};
-  std::snprintf(text.data(), text.size(), format, parts...);
-  return text.data();
 }
 
 std::string size_text(double bytes) {

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 
 #include "launcher/check/host_findings.h"
@@ -45,9 +44,8 @@ void find_unreached(const CheckResult& result, Findings& findings) {
       [](const CheckedHost& h) {
         return h.ready && !h.error && !(h.clock && h.system && h.software && h.software->error.empty());
       },
-      [&](std::vector<int> hosts) {
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kAnswer, std::move(hosts), names + ": not all of the questions were answered in time",
+      [](const CheckedHost&, const std::string& names) {
+        return warning(Subject::kAnswer, names + ": not all of the questions were answered in time",
                        "look there for a file system or a driver that hangs (df, nvidia-smi)");
       });
 }
@@ -82,12 +80,10 @@ void find_few_processors(const CheckResult& result, Findings& findings) {
     const double usable = limit > 0 ? std::min(limit, all) : all;
     const auto slots = checked.plan.local_size();
     if (slots > usable) {
-      char number[32];
-      std::snprintf(number, sizeof number, "%.3g", usable);
       const bool is_cgroup = limit > 0 && limit < all;
       findings.push_back(warning(Subject::kProcessors, {static_cast<int>(host)},
-                                 checked.name() + ": " + std::to_string(slots) + " ranks would share " + number +
-                                     (usable == 1 ? " processor" : " processors") +
+                                 checked.name() + ": " + std::to_string(slots) + " ranks would share " +
+                                     formatted("%.3g", usable) + (usable == 1 ? " processor" : " processors") +
                                      (is_cgroup ? ", which is what its cgroup leaves" : ""),
                                  is_cgroup ? "raise the container's or the batch system's limit, or give fewer slots"
                                            : "give the host fewer slots"));
@@ -101,10 +97,8 @@ void find_low_memory(const CheckResult& result, Findings& findings) {
       [](const CheckedHost& h) {
         return h.system && std::min(h.system->memory_free, h.system->memory_limit) < kLeastMemory;
       },
-      [&](std::vector<int> hosts) {
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kMemory, std::move(hosts),
-                       names + ": less than " + megabytes(kLeastMemory) + " of memory are left",
+      [](const CheckedHost&, const std::string& names) {
+        return warning(Subject::kMemory, names + ": less than " + megabytes(kLeastMemory) + " of memory are left",
                        "end what uses it (ps aux --sort -rss), or leave the host out");
       });
 }
@@ -145,22 +139,16 @@ void find_address_faults(const CheckResult& result, Findings& findings) {
   }
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.ready && is_loopback(h.address); },
-      [&](std::vector<int> hosts) {
-        const std::string names = host_names(result, hosts);
-        return Finding{Subject::kAddress,
-                       true,
-                       exit_code::kUnreachable,
-                       std::move(hosts),
+      [](const CheckedHost&, const std::string& names) {
+        return problem(Subject::kAddress, exit_code::kUnreachable,
                        names + ": its address for the other hosts is loopback, which leads each to itself",
-                       "name it by its address in the network, in place of localhost"};
+                       "name it by its address in the network, in place of localhost");
       });
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.system && is_loopback(h.system->own_name_address); },
-      [&](std::vector<int> hosts) {
-        const std::string names = host_names(result, hosts);
-        const std::string address = result.hosts[static_cast<std::size_t>(hosts.front())].system->own_name_address;
-        return warning(Subject::kAddress, std::move(hosts),
-                       names + ": its own name means " + address + " in its /etc/hosts",
+      [](const CheckedHost& first, const std::string& names) {
+        return warning(Subject::kAddress,
+                       names + ": its own name means " + first.system->own_name_address + " in its /etc/hosts",
                        "hvdrun does not mind, but libraries that look their own name up (Gloo, some MPI) call "
                        "themselves; put the address of the network there");
       });
@@ -188,24 +176,17 @@ void find_interface_faults(const CheckResult& result, Findings& findings) {
 void find_port_faults(const CheckResult& result, Findings& findings) {
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.system && !h.system->listen_error.empty(); },
-      [&](std::vector<int> hosts) {
-        const std::string why = result.hosts[static_cast<std::size_t>(hosts.front())].system->listen_error;
-        const std::string names = host_names(result, hosts);
-        return Finding{Subject::kPorts,
-                       true,
-                       exit_code::kStartFailed,
-                       std::move(hosts),
-                       names + ": no TCP port can be opened: " + why,
-                       "end what holds the ports (ss -tan), or widen net.ipv4.ip_local_port_range"};
+      [](const CheckedHost& first, const std::string& names) {
+        return problem(Subject::kPorts, exit_code::kStartFailed,
+                       names + ": no TCP port can be opened: " + first.system->listen_error,
+                       "end what holds the ports (ss -tan), or widen net.ipv4.ip_local_port_range");
       });
   const auto has_few = [](const CheckedHost& h) {
     return h.system && h.system->listen_error.empty() && h.system->last_port > 0 &&
            h.system->last_port - h.system->first_port + 1 - h.system->used_ports < kLeastPorts;
   };
-  warn_where(result, findings, has_few, [&](std::vector<int> hosts) {
-    const std::string names = host_names(result, hosts);
-    return warning(Subject::kPorts, std::move(hosts),
-                   names + ": fewer than " + std::to_string(kLeastPorts) + " TCP ports are free",
+  warn_where(result, findings, has_few, [](const CheckedHost&, const std::string& names) {
+    return warning(Subject::kPorts, names + ": fewer than " + std::to_string(kLeastPorts) + " TCP ports are free",
                    "end what holds them (ss -tan), or widen net.ipv4.ip_local_port_range");
   });
 }

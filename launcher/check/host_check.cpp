@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include <time.h>
-
 #include "launcher/run/start_plan.h"
+#include "runtime/base/clock.h"
 
 namespace hvd::launch {
 namespace {
@@ -13,12 +12,6 @@ namespace {
 constexpr std::size_t kClockQuestions = 5;
 // A survey runs Python and nvidia-smi and looks at file systems, for this long unless --start-timeout is shorter.
 constexpr Duration kSurveyTime = std::chrono::seconds(30);
-
-std::int64_t unix_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 // Returns the programs of which a host must have one. One that --sync brings is not there yet.
 std::vector<std::string> programs_of(const std::vector<std::string>& argv, bool is_brought) {

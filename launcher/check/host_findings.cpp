@@ -34,11 +34,10 @@ Value version_of(std::string SoftwareSurvey::* field) {
 void find_low_limits(const CheckResult& result, Findings& findings) {
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.system && h.system->open_files < kLeastOpenFiles; },
-      [&](std::vector<int> hosts) {
-        const auto& system = *result.hosts[static_cast<std::size_t>(hosts.front())].system;
+      [](const CheckedHost& first, const std::string& names) {
+        const auto& system = *first.system;
         const bool can_raise = system.open_files_most >= kLeastOpenFiles;
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kLimits, std::move(hosts),
+        return warning(Subject::kLimits,
                        names + ": a process may open " + std::to_string(system.open_files) + " files at most",
                        can_raise ? "data loaders need more; put 'ulimit -n " + std::to_string(system.open_files_most) +
                                        "' where the login shell reads it"
@@ -46,19 +45,16 @@ void find_low_limits(const CheckResult& result, Findings& findings) {
       });
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.system && h.system->processes < kLeastProcesses; },
-      [&](std::vector<int> hosts) {
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kLimits, std::move(hosts),
+      [](const CheckedHost&, const std::string& names) {
+        return warning(Subject::kLimits,
                        names + ": the user may have fewer than " + std::to_string(kLeastProcesses) + " processes",
                        "threads count, too; raise nproc in /etc/security/limits.conf, or pids.max of the container");
       });
   warn_where(
       result, findings,
       [](const CheckedHost& h) { return h.system && h.system->locked_memory < kLeastLocked && wants_locked_memory(h); },
-      [&](std::vector<int> hosts) {
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kLimits, std::move(hosts),
-                       names + ": little memory may be locked, which GPUs and InfiniBand need",
+      [](const CheckedHost&, const std::string& names) {
+        return warning(Subject::kLimits, names + ": little memory may be locked, which GPUs and InfiniBand need",
                        "set memlock to unlimited in /etc/security/limits.conf there");
       });
 }
@@ -67,11 +63,10 @@ void find_low_space(const CheckResult& result, Findings& findings) {
   warn_where(
       result, findings,
       [](const CheckedHost& h) { return h.system && std::min(h.system->shared, h.system->shared_free) < kLeastShared; },
-      [&](std::vector<int> hosts) {
-        const auto& system = *result.hosts[static_cast<std::size_t>(hosts.front())].system;
-        const std::string names = host_names(result, hosts);
+      [](const CheckedHost& first, const std::string& names) {
+        const auto& system = *first.system;
         return warning(
-            Subject::kSpace, std::move(hosts),
+            Subject::kSpace,
             names + ": /dev/shm has " + megabytes(system.shared_free) + " free of " + megabytes(system.shared),
             "data loaders and NCCL keep data there; mount it larger (docker run --shm-size 8g), or remove "
             "what was left in it");
@@ -97,24 +92,17 @@ void find_low_space(const CheckResult& result, Findings& findings) {
 void find_missing_programs(const CheckResult& result, Findings& findings) {
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.software && !h.software->directory.error.empty(); },
-      [&](std::vector<int> hosts) {
-        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
-        const std::string names = host_names(result, hosts);
-        return Finding{
-            Subject::kProgram,
-            true,
-            exit_code::kNoProgram,
-            std::move(hosts),
-            names + ": the working directory is not there: " + software.directory.error,
+      [](const CheckedHost& first, const std::string& names) {
+        return problem(
+            Subject::kProgram, exit_code::kNoProgram,
+            names + ": the working directory is not there: " + first.software->directory.error,
             "a job starts in the directory that hvdrun is started in; go to one that all hosts have, or bring "
-            "yours with --sync"};
+            "yours with --sync");
       });
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.software && !h.software->program_error.empty(); },
-      [&](std::vector<int> hosts) {
-        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
-        const std::string names = host_names(result, hosts);
-        Finding finding = warning(Subject::kProgram, std::move(hosts), names + ": " + software.program_error,
+      [&](const CheckedHost& first, const std::string& names) {
+        Finding finding = warning(Subject::kProgram, names + ": " + first.software->program_error,
                                   "install it there, or pass on a PATH that has it: -x PATH=/opt/env/bin:$PATH");
         finding.is_problem = result.names_program;
         finding.exit_code = result.names_program ? exit_code::kNoProgram : 0;
@@ -122,35 +110,23 @@ void find_missing_programs(const CheckResult& result, Findings& findings) {
       });
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.software && !h.software->script_error.empty(); },
-      [&](std::vector<int> hosts) {
-        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
-        const std::string names = host_names(result, hosts);
-        return Finding{Subject::kProgram,
-                       true,
-                       exit_code::kNoProgram,
-                       std::move(hosts),
-                       names + ": " + software.script_error,
-                       "put it at the same place on all hosts, or bring your folder with --sync"};
+      [](const CheckedHost& first, const std::string& names) {
+        return problem(Subject::kProgram, exit_code::kNoProgram, names + ": " + first.software->script_error,
+                       "put it at the same place on all hosts, or bring your folder with --sync");
       });
   warn_where(
       result, findings,
       [&](const CheckedHost& h) { return !result.not_in_folder.empty() && h.ready && !h.opened.is_local; },
-      [&](std::vector<int> hosts) {
-        const std::string names = host_names(result, hosts);
-        return Finding{Subject::kProgram,
-                       true,
-                       exit_code::kNoProgram,
-                       std::move(hosts),
+      [&](const CheckedHost&, const std::string& names) {
+        return problem(Subject::kProgram, exit_code::kNoProgram,
                        names + ": --sync would not bring '" + result.not_in_folder + "'",
-                       "see that it is in the folder, and that neither git nor .hvdignore leaves it out"};
+                       "see that it is in the folder, and that neither git nor .hvdignore leaves it out");
       });
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.software && !h.software->python_error.empty(); },
-      [&](std::vector<int> hosts) {
-        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kProgram, std::move(hosts),
-                       names + ": " + software.program + " does not run: " + software.python_error,
+      [](const CheckedHost& first, const std::string& names) {
+        const auto& software = *first.software;
+        return warning(Subject::kProgram, names + ": " + software.program + " does not run: " + software.python_error,
                        "try it there: " + software.program + " -c 'import sys; print(sys.version)'");
       });
 }
@@ -215,23 +191,16 @@ void find_mpirun_faults(const CheckResult& result, Findings& findings) {
   }
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.software && !h.software->mpirun_error.empty(); },
-      [&](std::vector<int> hosts) {
-        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
-        const std::string names = host_names(result, hosts);
-        return Finding{Subject::kMpirun,
-                       true,
-                       exit_code::kStartFailed,
-                       std::move(hosts),
-                       names + ": " + software.mpirun_error,
-                       "install Open MPI there (apt-get install openmpi-bin), or leave out --launcher mpi"};
+      [](const CheckedHost& first, const std::string& names) {
+        return problem(Subject::kMpirun, exit_code::kStartFailed, names + ": " + first.software->mpirun_error,
+                       "install Open MPI there (apt-get install openmpi-bin), or leave out --launcher mpi");
       });
   // The call's secret reaches mpirun's daemons only over mpirun's own connection, which is not encrypted.
   warn_where(
       result, findings,
       [](const CheckedHost& h) { return h.software && !h.software->mpirun.empty() && !h.opened.is_local; },
-      [&](std::vector<int> hosts) {
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kMpirun, std::move(hosts),
+      [](const CheckedHost&, const std::string& names) {
+        return warning(Subject::kMpirun,
                        "mpirun sends the secret of hvdrun's call to " + names +
                            " in clear text; sessions are encrypted all the same, but who reads it on the network could "
                            "call in a rank's place when the job starts",

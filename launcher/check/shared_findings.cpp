@@ -20,10 +20,20 @@ Finding warning(Subject subject, std::vector<int> hosts, std::string what, std::
   return {subject, false, 0, std::move(hosts), std::move(what), std::move(advice)};
 }
 
+Finding warning(Subject subject, std::string what, std::string advice) {
+  return warning(subject, {}, std::move(what), std::move(advice));
+}
+
+Finding problem(Subject subject, int exit_code, std::string what, std::string advice) {
+  return {subject, true, exit_code, {}, std::move(what), std::move(advice)};
+}
+
 void warn_where(const CheckResult& result, Findings& findings, const Test& test,
-                const std::function<Finding(std::vector<int>)>& finding) {
+                const std::function<Finding(const CheckedHost& first, const std::string& names)>& finding) {
   if (std::vector<int> hosts = hosts_where(result, test); !hosts.empty()) {
-    findings.push_back(finding(std::move(hosts)));
+    const CheckedHost& first = result.hosts[static_cast<std::size_t>(hosts.front())];
+    findings.push_back(finding(first, host_names(result, hosts)));
+    findings.back().hosts = std::move(hosts);
   }
 }
 

@@ -18,9 +18,14 @@ std::vector<int> hosts_where(const CheckResult& result, const Test& test);
 
 Finding warning(Subject subject, std::vector<int> hosts, std::string what, std::string advice);
 
-// Adds one finding for all hosts that pass `test`, if there are any.
+// These say nothing of hosts: warn_where() adds them.
+Finding warning(Subject subject, std::string what, std::string advice);
+Finding problem(Subject subject, int exit_code, std::string what, std::string advice);
+
+// Adds one finding for all hosts that pass `test`, if there are any. `finding` gets the first of them, and the names of
+// all.
 void warn_where(const CheckResult& result, Findings& findings, const Test& test,
-                const std::function<Finding(std::vector<int>)>& finding);
+                const std::function<Finding(const CheckedHost& first, const std::string& names)>& finding);
 
 // Warns when a value differs between the hosts that have it. The finding names the hosts that differ from the majority,
 // or from the first host where there is no majority.

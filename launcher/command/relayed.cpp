@@ -90,7 +90,8 @@ class RelayedStream final : public Stream, private StreamSink {
     };
     is_relayed_ = true;
     StreamSink& sink = *this;
-    set_inner(std::make_unique<RshStream>(way_.shared_->rsh, std::move(command).value(), sink));
+    set_inner(std::make_unique<RshStream>(
+        std::make_shared<RshConversation>(way_.shared_->rsh, std::move(command).value(), sink)));
   }
 
   void go_directly() {

@@ -23,8 +23,9 @@ class RshTransport final : public Transport {
     if (!command.ok()) {
       return std::make_unique<RefusedStream>(shared_->loop, command.error(), sink);
     }
-    return std::make_unique<RshStream>(shared_, std::move(command).value(), sink);
+    return std::make_unique<RshStream>(std::make_shared<RshConversation>(shared_, std::move(command).value(), sink));
   }
+  [[nodiscard]] std::optional<TimePoint> pushed_at() const override { return shared_->pushed_at; }
 
  private:
   const std::shared_ptr<RshShared> shared_;  // shared: streams may outlive their transport

@@ -50,7 +50,7 @@ RshProcess::RshProcess(StopLadder& ladder, std::unique_ptr<Child> child)
 // Its output may belong to a process that must finish its work: an agent whose wrapper or guardian was killed.
 void RshProcess::set_patience(Duration patience) {
   patience_ = patience;
-  child_->set_output_drain(patience);
+  child_->set_drains(patience, kDrainTime);
 }
 
 }  // namespace hvd::launch

@@ -2,8 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <array>
-#include <cstdio>
 #include <utility>
 
 #include "launcher/transport/dropped.h"
@@ -28,12 +26,6 @@ constexpr std::size_t kLastLines = 3;
 constexpr ExitStatus kSshFailed = {ExitStatus::Kind::kExited, 255};
 // A connection that may have been dropped is tried so many times; then the server is taken to refuse it by a rule.
 constexpr int kUnsureRetries = 3;
-
-std::string megabytes(std::size_t bytes) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text.data();
-}
 
 }  // namespace
 
@@ -102,6 +94,7 @@ Result<void> RshConversation::start_process(const AgentImages& images) {
   handlers.on_taken = [this] {
     if (stage_ == Stage::kStarting && is_pushing_) {
       arm(kPushPatience, "took no byte of the agent for " + duration_text(kPushPatience));
+      shared_->pushed_at = shared_->loop.now();
     }
   };
   handlers.on_over = [this](const std::optional<ExitStatus>& status, const std::string& how) { on_over(status, how); };
@@ -159,7 +152,7 @@ void RshConversation::on_greeting() {
           return finish(start_error("asked for an agent for '" + greeting_.wanted() + "', which was not offered"));
         }
         release_slot();
-        sink_.on_progress("pushing the agent (" + megabytes(image->bytes.size()) + ")");
+        sink_.on_progress(formatted("pushing the agent (%.1f MB)", static_cast<double>(image->bytes.size()) / 1e6));
         if (stage_ == Stage::kOver) {
           return;
         }

@@ -70,6 +70,7 @@ struct RshShared {
   Resolver resolver;
   StopLadder ladder;
   std::optional<Result<AgentImages>> images;
+  std::optional<TimePoint> pushed_at;  // when a node last took a part of one
   std::minstd_rand jitter{std::random_device{}()};
 };
 
@@ -144,20 +145,6 @@ class RshConversation : public std::enable_shared_from_this<RshConversation> {
   bool wants_end_of_input_ = false;
 };
 
-class RshStream final : public Stream {
- public:
-  RshStream(std::shared_ptr<RshShared> shared, RshCommand command, StreamSink& sink)
-      : conversation_(std::make_shared<RshConversation>(std::move(shared), std::move(command), sink)) {
-    conversation_->start();
-  }
-  ~RshStream() override { conversation_->abandon(); }
-  RshStream(const RshStream&) = delete;
-  RshStream& operator=(const RshStream&) = delete;
-  void write(std::string bytes) override { conversation_->write(std::move(bytes)); }
-  void close_input() override { conversation_->close_input(); }
-
- private:
-  std::shared_ptr<RshConversation> conversation_;
-};
+using RshStream = ConversationStream<RshConversation>;
 
 }  // namespace hvd::launch

@@ -21,29 +21,16 @@ constexpr std::string_view kNoBinding = "lacks support for cpu binding";
 // These variables stand for options of srun, and would be taken beside or instead of those given here: with
 // SLURM_NTASKS of the job, srun starts that many agents; SRUN_CPUS_PER_TASK gives the agent of a node the CPUs of one
 // task. The job's number and nodes are not among them.
-constexpr std::array<std::string_view, 18> kInputVariables = {"SLURM_NPROCS",
-                                                              "SLURM_TASKS_PER_NODE",
-                                                              "SLURM_CPUS_PER_TASK",
-                                                              "SRUN_CPUS_PER_TASK",
-                                                              "SLURM_THREADS_PER_CORE",
-                                                              "SLURM_TRES_PER_TASK",
-                                                              "SLURM_GPUS_PER_TASK",
-                                                              "SLURM_DISTRIBUTION",
-                                                              "SLURM_MPI_TYPE",
-                                                              "SLURM_EXPORT_ENV",
-                                                              "SRUN_EXPORT_ENV",
-                                                              "SLURM_LABELIO",
-                                                              "SLURM_UNBUFFEREDIO",
-                                                              "SLURM_KILL_BAD_EXIT",
-                                                              "SLURM_EXACT",
-                                                              "SLURM_EXCLUSIVE",
-                                                              "SLURM_HINT",
-                                                              "SLURM_WAIT"};
+constexpr std::string_view kInputVariables =
+    "SLURM_NPROCS SLURM_TASKS_PER_NODE SLURM_CPUS_PER_TASK SRUN_CPUS_PER_TASK SLURM_THREADS_PER_CORE "
+    "SLURM_TRES_PER_TASK SLURM_GPUS_PER_TASK SLURM_DISTRIBUTION SLURM_MPI_TYPE SLURM_EXPORT_ENV "
+    "SRUN_EXPORT_ENV SLURM_LABELIO SLURM_UNBUFFEREDIO SLURM_KILL_BAD_EXIT SLURM_EXACT SLURM_EXCLUSIVE "
+    "SLURM_HINT SLURM_WAIT";
 constexpr std::array<std::string_view, 4> kInputPrefixes = {"SLURM_NTASKS", "SLURM_CPU_BIND", "SLURM_GPU_BIND",
                                                             "SLURM_STD"};
 
 bool is_input_variable(std::string_view name) {
-  return std::find(kInputVariables.begin(), kInputVariables.end(), name) != kInputVariables.end() ||
+  return has_word(kInputVariables, name) ||
          std::any_of(kInputPrefixes.begin(), kInputPrefixes.end(),
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }

@@ -52,12 +52,4 @@ HttpAnswer http_refusal(const std::string& status, const std::string& headers) {
   return answer;
 }
 
-bool is_same_secret(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    difference |= static_cast<unsigned>(static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]));
-  }
-  return difference == 0;
-}
-
 }  // namespace hvd::launch

@@ -33,7 +33,5 @@ std::string_view http_header(std::string_view head, std::string_view name);
 std::string http_text(const HttpAnswer& answer);
 // "404 Not Found", which is the body too.
 HttpAnswer http_refusal(const std::string& status, const std::string& headers = "");
-// Whether a secret that a caller gives is the right one; takes as long wherever the two differ.
-bool is_same_secret(std::string_view a, std::string_view b);
 
 }  // namespace hvd::launch

@@ -167,7 +167,8 @@ Duration stall_check_time(const Settings& set, const std::vector<std::string>& i
   };
   const std::string off = value_of("HOROVOD_STALL_CHECK_DISABLE");
   const auto seconds = parse_number<double>(value_of("HOROVOD_STALL_CHECK_TIME_SECONDS"), 0, kMost);
-  const bool is_off = !off.empty() && off != "0";
+  const auto word = truth(off, "");
+  const bool is_off = word.ok() ? word.value() : !off.empty();
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(is_off ? 0 : seconds.value_or(kUsual)));
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "launcher/jobfile/form_reader.h"
@@ -21,6 +22,10 @@ constexpr std::array<ToolKey, 9> kToolKeys = {{{"horovodSettings", Toolkit::kHor
                                                {"caffeSettings", Toolkit::kCaffe},
                                                {"caffe2Settings", Toolkit::kCaffe2},
                                                {"chainerSettings", Toolkit::kChainer}}};
+
+// az replaced this text by the storage account's key. The text itself is no key: with no other one at hand, a mount
+// that needs a key is refused, and the message names the variable.
+constexpr std::string_view kKeyPlaceholder = "<AZURE_BATCHAI_STORAGE_KEY>";
 
 // Returns the key that holds the path of programs in the named language; empty: no language is named, so either key
 // will do.
@@ -126,7 +131,8 @@ Result<void> BatchAiForm::read_mounts(const DocValue& volumes) {
       mount.source = text_of(entry, kind.source);
       mount.at = entry.find("relativeMountPath")->at;
       if (const DocValue* credentials = entry.find("credentials"); credentials != nullptr) {
-        mount.key = text_of(*credentials, "accountKey");
+        const std::string key = text_of(*credentials, "accountKey");
+        mount.key = key == kKeyPlaceholder ? "" : key;
         job_.hidden.push_back(mount.key);
       }
       hide_passwords(mount.source, job_.hidden);
@@ -194,6 +200,10 @@ Result<void> BatchAiForm::read_container(const DocValue& container) {
     image.user = text_of(*credentials, "username");
     image.password = text_of(*credentials, "password");
     job_.hidden.push_back(image.password);
+    if (image.password.empty()) {
+      reader_.note(credentials->at, "the registry's password is not in the file; log in on the nodes (podman login " +
+                                        shown_text(image.server()) + "), or write 'password'");
+    }
   }
   job_.container = std::move(image);
   return {};

@@ -136,10 +136,10 @@ constexpr std::array kOutputFields = {Field{"id", Type::kText, "as in $AZ_BATCHA
                                       Field{"createNew", Type::kBool, "of 2017: false: use the directory as it is"}};
 constexpr Schema kOutput = {"outputDirectories", kOutputFields};
 constexpr std::array kVariableFields = {Field{"name", Type::kText, "of the variable", true},
-                                        Field{"value", Type::kText, "of the variable"}};
+                                        Field{"value", Type::kTextOrNumber, "of the variable"}};
 constexpr Schema kVariable = {"environmentVariables", kVariableFields};
 constexpr std::array kSecretFields = {
-    Field{"name", Type::kText, "of the variable", true}, Field{"value", Type::kText, "of the variable"},
+    Field{"name", Type::kText, "of the variable", true}, Field{"value", Type::kTextOrNumber, "of the variable"},
     Field{"valueSecretReference", Type::kMap, "where the value is", false, &kSecretReference}};
 constexpr Schema kSecret = {"secrets", kSecretFields};
 constexpr std::array kConstraintFields = {Field{"maxWallClockTime", Type::kText, "the longest run, as in P7D"},

@@ -35,7 +35,7 @@ constexpr const char* kSince =
 // seen here, as with a client of another host, it is not looked for.
 constexpr const char* kInContainer =
     "IFS= read -r -d \"\" hvdrun_text\n"
-    "hvdrun_client=$1 hvdrun_began=$2\n"
+    "hvdrun_client=$1 hvdrun_began=$2 hvdrun_inside=1\n"
     "shift 2\n"
     "set -m\n"
     "(eval \"$hvdrun_text\") &\n"
@@ -93,6 +93,27 @@ std::string prepared_image(const JobRun& run) {
   return "hvdrun-job:" + run.options.id;
 }
 
+// True for a name without a registry, as python:3.11 or microsoft/cntk. It means Docker Hub.
+bool is_docker_hub_name(const std::string& image) {
+  const std::string first = image.substr(0, image.find('/'));
+  return first.size() == image.size() || (first.find_first_of(".:") == std::string::npos && first != "localhost");
+}
+
+// Sets hvdrun_image, by which the engine knows the file's image. podman alone does not know that a name without a
+// registry means Docker Hub. An image that the node already has by the name as it is, is that image.
+std::string name_image(const JobRun& run) {
+  const std::string& image = run.job.container->image;
+  std::string text = "hvdrun_image=" + quoted_word(image) + "\n";
+  if (is_docker_hub_name(image)) {
+    const std::string full = "docker.io/" + std::string(image.find('/') == std::string::npos ? "library/" : "") + image;
+    text +=
+        "[ \"$hvdrun_engine\" != podman ] || podman image inspect \"$hvdrun_image\" >/dev/null 2>&1 || "
+        "hvdrun_image=" +
+        quoted_word(full) + "\n";
+  }
+  return text;
+}
+
 // Returns the volumes, at the paths that they have on the node: the run's folder, the targets of its mount links, and
 // the agent's socket. A job that starts in hvdrun's working directory gets that directory too.
 std::string volumes(const JobRun& run, const char* flag) {
@@ -143,10 +164,9 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
     return "exec " + bash_command(inner) + "\n";
   }
   const bool is_prepared = !is_preparation && !run.job.preparation.empty();
-  const std::string image = quoted_word(run.job.container->image);
-  const std::string oci_image = is_prepared ? prepared_image(run) : image;
+  const std::string oci_image = is_prepared ? prepared_image(run) : "\"$hvdrun_image\"";
   const std::string overlay = run.job.preparation.empty() ? "" : " --overlay " + quoted_word(run.root + "/overlay");
-  std::string script = kSince + find_engine(run) + collect_variables(run) +
+  std::string script = kSince + find_engine(run) + (is_prepared ? "" : name_image(run)) + collect_variables(run) +
                        "hvdrun_gpus=()\n"
                        "case $hvdrun_engine in\n"
                        "podman|docker)\n"
@@ -184,26 +204,25 @@ std::string fetch_image(const JobRun& run) {
   std::string script = find_engine(run);
   if (!container.password.empty()) {
     // Keep the log-in apart from the user's own ones.
-    const std::string server = container.registry.empty() ? "docker.io" : container.registry;
     script +=
         "export DOCKER_CONFIG=" + quoted_word(run.root + "/docker") +
         " REGISTRY_AUTH_FILE=" + quoted_word(run.root + "/auth.json") + "\ncase $hvdrun_engine in podman|docker)\n" +
         "  printf %s \"$HVDRUN_REGISTRY_PASSWORD\" | \"$hvdrun_engine\" login --username " +
-        quoted_word(container.user) + " --password-stdin " + quoted_word(server) + " >/dev/null || exit 242;;\n" +
+        quoted_word(container.user) + " --password-stdin " + quoted_word(container.server()) +
+        " >/dev/null || exit 242;;\n" +
         "apptainer) echo \"hvdrun: apptainer on $(hostname) does not get the registry's password of the job file; "
         "log in there: apptainer registry login\" >&2;;\nesac\n" +
         "unset HVDRUN_REGISTRY_PASSWORD\n";
   }
-  const std::string image = quoted_word(container.image);
   if (has_real_mounts(run)) {
     script +=
         "[ \"$hvdrun_engine\" != docker ] || hvdrun_fail \"docker's containers are started by its daemon, which does "
         "not see what is mounted for the job alone; install podman on $(hostname), or mount it there and give its "
         "directory: --mount NAME=DIR\"\n";
   }
-  return script + "case $hvdrun_engine in\npodman|docker) \"$hvdrun_engine\" image inspect " + image +
-         " >/dev/null 2>&1 || \"$hvdrun_engine\" pull -q " + image +
-         " >/dev/null || exit 242;;\nnone) printf '%s\\n' " +
+  return script + name_image(run) +
+         "case $hvdrun_engine in\npodman|docker) \"$hvdrun_engine\" image inspect \"$hvdrun_image\" >/dev/null 2>&1 || "
+         "\"$hvdrun_engine\" pull -q \"$hvdrun_image\" >/dev/null || exit 242;;\nnone) printf '%s\\n' " +
          quoted_word("hvdrun: no podman, docker or apptainer here: the job runs on the host, and not in " +
                      container.image) +
          " >&2;;\nesac\n";

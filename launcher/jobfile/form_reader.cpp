@@ -182,9 +182,14 @@ Result<void> FormReader::add_mount(Mount mount, JobFile& job) const {
   return {};
 }
 
-// Refuses '..' in a path that is written to, since it could lead anywhere.
+// Refuses '..' in a path that is written to, since it could lead anywhere; and '~', which nothing here expands.
 Result<std::string> FormReader::written_path(const DocValue& value, const char* what) const {
   std::string path = value.text;
+  if (path.starts_with('~')) {
+    return refuse(value.at, std::string(what) + ": '" + shown_text(path) +
+                                "' begins with ~, which means no home here; write the absolute path, as in "
+                                "/home/me/logs, or one below $AZ_BATCHAI_JOB_MOUNT_ROOT");
+  }
   while (path.size() > 1 && path.ends_with('/')) {
     path.pop_back();
   }
@@ -204,7 +209,7 @@ Result<std::string> FormReader::written_path(const DocValue& value, const char* 
 }
 
 // Job files of 2017 could not mount anything themselves; they name what the cluster had mounted. Later ones may leave
-// it to the command line (--afs-name), and name what that mounts.
+// it to the command line (--afs-name) or to the cluster, and name what these mount.
 void FormReader::add_named_mounts(const DocValue& value, JobFile& job) const {
   for (const DocValue& item : value.items) {
     add_named_mounts(item, job);
@@ -221,15 +226,16 @@ void FormReader::add_named_mounts(const DocValue& value, JobFile& job) const {
     const std::size_t end = rest.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.",
                                                    rest.starts_with('/') ? 1 : 0);
     mount.name = std::string(rest.substr(rest.starts_with('/') ? 1 : 0, end == std::string_view::npos ? end : end - 1));
-    mount.source = mount.is_of_cluster ? "what the cluster had there" : "what the command line mounted there";
+    mount.source = mount.is_of_cluster ? "what the cluster had there" : "what the user or the cluster mounts there";
     mount.at = value.at;
-    const auto is_same = [&mount](const Mount& other) {
-      return other.is_of_cluster == mount.is_of_cluster && other.name == mount.name;
+    const auto is_there = [&mount](const Mount& other) {
+      return other.is_of_cluster == mount.is_of_cluster &&
+             (other.name == mount.name || other.name.starts_with(mount.name + "/"));
     };
     const bool is_given =
         std::find(options_.mounts.begin(), options_.mounts.end(), mount.name) != options_.mounts.end();
     if ((mount.is_of_cluster || is_given) && rest.starts_with('/') && is_inner_path(mount.name) &&
-        std::none_of(job.mounts.begin(), job.mounts.end(), is_same)) {
+        std::none_of(job.mounts.begin(), job.mounts.end(), is_there)) {
       job.mounts.push_back(std::move(mount));
     }
   }
@@ -252,7 +258,6 @@ void use_mount_root(DocValue& value) {
 
 Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& file, const JobFileOptions& options) {
   HVD_TRY_ASSIGN(DocValue root, parse_document(text, file));
-  HVD_TRY(fill_placeholders(root, options.storage_account, file));
   LoadedJobFile loaded;
   const bool is_batchai = root.find("properties") != nullptr;
   if (is_batchai) {
@@ -266,10 +271,13 @@ Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& f
       }
     }
   }
+  const Schema& schema = is_batchai ? batchai_schema() : native_schema();
   Notices unknown;
-  if (const auto checked = check(root, is_batchai ? batchai_schema() : native_schema(), file, unknown); !checked.ok()) {
+  if (const auto checked = check(root, schema, file, unknown); !checked.ok()) {
     return with_notices(checked.error(), unknown);
   }
+  drop_unknown(root, schema);
+  HVD_TRY(fill_placeholders(root, options.storage_account, file));
   FormReader reader(file, options, loaded.notices);
   auto job = is_batchai ? read_batchai(root, reader) : read_native(root, reader);
   if (!job.ok()) {

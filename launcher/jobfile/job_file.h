@@ -96,6 +96,9 @@ struct ContainerImage {
   std::string user;
   std::string password;
   std::string shm_size;
+
+  // Returns where one logs in.
+  [[nodiscard]] std::string server() const { return registry.empty() ? "docker.io" : registry; }
 };
 
 struct JobFile {
@@ -138,7 +141,7 @@ struct JobFile {
 struct JobFileOptions {
   std::string storage_account;           // for <AZURE_BATCHAI_STORAGE_ACCOUNT>; empty: not known
   std::vector<std::string> environment;  // hvdrun's own, for values that the file leaves open
-  std::vector<std::string> mounts{};     // names that directories were given for, whether the file mounts them or not
+  std::vector<std::string> mounts{};     // names that the user or the cluster gave, whether the file mounts them or not
 };
 
 struct LoadedJobFile {

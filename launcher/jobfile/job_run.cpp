@@ -1,6 +1,7 @@
 #include "launcher/jobfile/job_run.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "launcher/jobfile/mount_command.h"
@@ -163,15 +164,18 @@ Result<void> place_output(JobRun& run) {
     return {};
   }
   std::vector<std::string> missing;
-  const std::string prefix = expand_variables(
+  const std::string given = expand_variables(
       job.output_prefix, [&run](const std::string& name) { return known_variable(run, name); }, missing);
   if (!missing.empty()) {
     return error_at(job.file, job.output_at,
                     "nothing here says what $" + missing.front() +
                         " is; expected a directory below $AZ_BATCHAI_JOB_MOUNT_ROOT, or an absolute path");
   }
+  const std::string base = run.starts_in_folder() ? run.options.cwd : run.temp();
+  const std::string prefix = (std::filesystem::path(base) / given).string();  // an absolute path stays as it is
   const std::string below = "/" + run.segment + "/stdouterr";
-  run.output = prefix + below;
+  // Nodes that have a copy of the working directory have it at another path.
+  run.output = (run.options.is_synced ? given : prefix) + below;
   const Mount* mount = mount_of(run, prefix);
   const auto folder = folder_in_mounts(run, prefix);
   if (mount != nullptr) {
@@ -183,7 +187,7 @@ Result<void> place_output(JobRun& run) {
     run.kept_at = *folder + below;
     return {};
   }
-  run.kept_at = ends_with_run(run, prefix) ? "" : run.output;
+  run.kept_at = ends_with_run(run, prefix) ? "" : prefix + below;
   return {};
 }
 

@@ -32,6 +32,7 @@ struct JobRunOptions {
   MountMap mounts;
   std::string id;    // of this run: random hexadecimal digits
   std::string uuid;  // part of the paths of its files
+  std::string cwd;   // hvdrun's working directory
   ContainerChoice container = ContainerChoice::kAuto;
   std::map<std::string, std::string, std::less<>> overridden;  // variables that -x sets, which win over the file's
   bool is_synced = false;                                      // the nodes get hvdrun's working directory (--sync)

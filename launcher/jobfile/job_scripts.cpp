@@ -102,9 +102,27 @@ Result<std::string> script_command(const JobRun& run, const std::string& argumen
          "\n";
 }
 
+// Says so where a script of Horovod's toolkit runs in a container that has no package of ours, which comes from the
+// host only where the script runs there. It has another one, whose ranks do not find each other, or none. Our own form
+// names no toolkit, and its script may use another one.
+std::string check_package(const JobRun& run) {
+  const Tool& tool = run.job.tool;
+  const bool is_in_image = run.job.container.has_value() && run.options.container != ContainerChoice::kNone;
+  if (run.job.is_native || tool.kind != Toolkit::kHorovod || tool.script.empty() || !is_in_image) {
+    return "";
+  }
+  return "[ -z \"${hvdrun_inside:-}${APPTAINER_CONTAINER:-}\" ] || " +
+         (tool.interpreter.empty() ? kPython : quote_with_variables(tool.interpreter)) +
+         " -c 'import horovod; horovod.hvdrun_version' 2>/dev/null || printf 'hvdrun: %s\\n' " +
+         quoted_word(
+             "the container has no horovod of hvdrun's, and a script that imports horovod needs it; jobPreparation can "
+             "bring it: pip install hvdrun's wheel from a mount (hvdrun help job-files)") +
+         " >&2\n";
+}
+
 // Returns the user's shell text. SIGTERM goes to all processes of the rank. Without the trap bash would end at once,
-// and a program that is still cleaning up would count as a leftover. So bash waits for the program and then runs
-// nothing more. A single program replaces bash, so that its signal and core dump are the rank's own.
+// and the rank's exit code would not be that of the program, which is still cleaning up. So bash waits for the program
+// and then runs nothing more. A single program replaces bash, so that its signal and core dump are the rank's own.
 std::string command_text(const std::string& command) {
   const std::string first = command.substr(0, command.find_first_of(" \t"));
   const bool is_one = command.find_first_of("\n;&|()`") == std::string::npos && !first.empty() &&
@@ -139,9 +157,8 @@ std::string read_rc_file(const JobRun& run) {
          "fi\n";
 }
 
-}  // namespace
-
-Result<std::string> process_text(const JobRun& run, int rank) {
+// Returns the text of a process. `before_script` comes when all is there that its script needs.
+Result<std::string> text_of(const JobRun& run, int rank, const std::string& before_script) {
   const Tool& tool = run.job.tool;
   const JobProcess& process = run.layout.processes[static_cast<std::size_t>(rank)];
   std::string text = exported_variables(run) + enter_folder(run) + read_rc_file(run);
@@ -153,13 +170,19 @@ Result<std::string> process_text(const JobRun& run, int rank) {
                                    : is_master                               ? tool.master_args
                                                                              : tool.args;
     HVD_TRY_ASSIGN(const std::string command, script_command(run, arguments));
-    text += command;
+    text += before_script + command;
   }
   return text;
 }
 
+}  // namespace
+
+Result<std::string> process_text(const JobRun& run, int rank) {
+  return text_of(run, rank, "");
+}
+
 Result<std::string> process_script(const JobRun& run, int rank, JobTexts& texts) {
-  HVD_TRY_ASSIGN(const std::string text, process_text(run, rank));
+  HVD_TRY_ASSIGN(const std::string text, text_of(run, rank, check_package(run)));
   return in_mounts(run, in_container(run, text, ContainerStep::kProcess, rank, texts), texts);
 }
 

@@ -184,7 +184,9 @@ std::string exported_variables(const JobRun& run) {
     add("AZ_BATCHAI_INPUT_" + input.id, quote_with_variables(input.path));
   }
   for (const OutputDirectory& output : run.job.outputs) {
-    std::string path = output.prefix;
+    const bool is_below_temp =
+        !run.starts_in_folder() && !output.prefix.starts_with('/') && !output.prefix.starts_with('$');
+    std::string path = (is_below_temp ? run.temp() + "/" : "") + output.prefix;
     if (output.is_new) {
       path += "/" + run.segment + "/" + (output.suffix.empty() ? "outputs" : output.suffix);
     } else if (!output.suffix.empty()) {

@@ -33,6 +33,13 @@ bool is_same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lowered(x) == lowered(y); });
 }
 
+// Returns the field of a key; nullptr: the schema has none.
+const Field* field_of(const Schema& schema, const std::string& key) {
+  const auto found =
+      std::find_if(schema.fields.begin(), schema.fields.end(), [&key](const Field& field) { return key == field.key; });
+  return found == schema.fields.end() ? nullptr : &*found;
+}
+
 class Checker {
  public:
   Checker(const std::string& file, Notices& notices) : file_(file), notices_(notices) {}
@@ -43,9 +50,8 @@ class Checker {
                       std::string(schema.name) + ": expected keys with values, found " + map.described());
     }
     for (std::size_t i = 0; i < map.keys.size(); ++i) {
-      const auto field = std::find_if(schema.fields.begin(), schema.fields.end(),
-                                      [&](const Field& f) { return map.keys[i] == f.key; });
-      if (field == schema.fields.end()) {
+      const Field* field = field_of(schema, map.keys[i]);
+      if (field == nullptr) {
         if (map.keys[i].starts_with('$')) {
           continue;  // for other tools, as $comment
         }
@@ -232,6 +238,24 @@ Json schema_of(const Schema& schema) {
 
 Result<void> check(const DocValue& map, const Schema& schema, const std::string& file, Notices& notices) {
   return Checker(file, notices).check_map(map, schema);
+}
+
+void drop_unknown(DocValue& map, const Schema& schema) {
+  for (std::size_t i = map.keys.size(); i-- > 0;) {
+    const Field* field = field_of(schema, map.keys[i]);
+    if (field == nullptr || map.keys[i].starts_with('$')) {
+      const auto at = static_cast<std::ptrdiff_t>(i);
+      map.keys.erase(map.keys.begin() + at);
+      map.key_at.erase(map.key_at.begin() + at);
+      map.items.erase(map.items.begin() + at);
+    } else if (field->type == Field::Type::kMap) {
+      drop_unknown(map.items[i], *field->inner);
+    } else if (field->type == Field::Type::kMaps) {
+      for (DocValue& item : map.items[i].items) {
+        drop_unknown(item, *field->inner);
+      }
+    }
+  }
 }
 
 std::string json_schema(const Schema& schema, const std::string& title) {

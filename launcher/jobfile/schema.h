@@ -50,6 +50,10 @@ using Notices = std::vector<std::string>;
 // for other tools.
 Result<void> check(const DocValue& map, const Schema& schema, const std::string& file, Notices& notices);
 
+// Takes out of a map that has passed check() all keys that the schema does not have, and those that begin with '$'. So
+// nobody acts on what stands in a comment.
+void drop_unknown(DocValue& map, const Schema& schema);
+
 // Returns the same as a JSON Schema (draft 7).
 std::string json_schema(const Schema& schema, const std::string& title);
 

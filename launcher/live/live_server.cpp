@@ -58,8 +58,7 @@ LiveServer::~LiveServer() {
 }
 
 void LiveServer::on_connection(Fd connection) {
-  const auto uid = peer_uid(connection.get());
-  if (!uid.ok() || (uid.value() != ::geteuid() && uid.value() != 0)) {
+  if (!is_peer_trusted(connection.get())) {
     log_.write(LogLevel::kDebug, "another user has tried to ask this job");
     return;
   }

@@ -95,6 +95,12 @@ Result<void> LogMux::keep_in(const RankFilesOptions& options, bool has_tags) {
   return {};
 }
 
+void LogMux::begin_files() {
+  for (const Kept& kept : kept_) {
+    kept.files->begin();
+  }
+}
+
 void LogMux::feed(int node, int rank, bool is_error, std::string_view bytes) {
   owed_[static_cast<std::size_t>(node)] += bytes.size();
   LineSplitter& splitter = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0];

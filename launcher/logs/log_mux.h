@@ -78,6 +78,8 @@ class LogMux {
 
   // Adds a set of files that the ranks' output also goes to, with tags or without. Call it before the first bytes.
   Result<void> keep_in(const RankFilesOptions& options, bool has_tags = true);
+  // The ranks start: the files lose what an earlier job has left in them.
+  void begin_files();
   // Sets the rewriting of console lines; files keep what the ranks printed. Call it before the first bytes.
   void rewrite_with(Rewrite rewrite) { rewrite_ = std::move(rewrite); }
   // Takes bytes that a rank of `node` printed; `is_error` for its standard error.

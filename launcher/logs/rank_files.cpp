@@ -116,13 +116,13 @@ Result<RankFiles::File*> RankFiles::add_file(const std::string& path) {
   if (failed) {
     return Error::from_errno("cannot make the directory " + dir + " for what the ranks print", failed.value());
   }
-  const bool is_new = options_.marker.empty();
-  HVD_TRY_ASSIGN(const Fd opened, open_file(path, is_new ? O_TRUNC : O_APPEND));
-  if (is_new && options_.max_bytes > 0) {
-    remove_old(path);
+  if (has_begun_) {
+    HVD_TRY(drop_earlier(path));
+  } else {
+    HVD_TRY_ASSIGN(const Fd opened, open_file(path, O_APPEND));
   }
   File& file = files_.emplace_back(File{path, "", false, false});
-  if (!is_new) {
+  if (!options_.marker.empty()) {
     file.pending = options_.marker + "\n";
     file.is_queued = true;
     dirty_.push_back(&file);
@@ -130,7 +130,28 @@ Result<RankFiles::File*> RankFiles::add_file(const std::string& path) {
   return &file;
 }
 
+Result<void> RankFiles::drop_earlier(const std::string& path) const {
+  const bool is_new = options_.marker.empty();
+  HVD_TRY_ASSIGN(const Fd opened, open_file(path, is_new ? O_TRUNC : O_APPEND));
+  if (is_new && options_.max_bytes > 0) {
+    remove_old(path);
+  }
+  return {};
+}
+
+void RankFiles::begin() {
+  if (std::exchange(has_begun_, true)) {
+    return;
+  }
+  for (File& file : files_) {
+    if (const auto dropped = file.has_failed ? Result<void>() : drop_earlier(file.path); !dropped.ok()) {
+      fail(file, dropped.error());
+    }
+  }
+}
+
 void RankFiles::write(int rank, bool is_error, std::string_view prefix, std::string_view line) {
+  begin();
   File& file = *of_ranks_[static_cast<std::size_t>(rank)][is_error ? 1 : 0];
   if (file.has_failed) {
     return;
@@ -162,12 +183,16 @@ void RankFiles::flush_file(File& file) {
     return;
   }
   if (const auto done = append(file); !done.ok()) {
-    file.has_failed = true;
-    if (!std::exchange(has_told_, true)) {
-      on_failed_(done.error());
-    }
+    fail(file, done.error());
   }
   file.pending.clear();
+}
+
+void RankFiles::fail(File& file, const Error& why) {
+  file.has_failed = true;
+  if (!std::exchange(has_told_, true)) {
+    on_failed_(why);
+  }
 }
 
 Result<void> RankFiles::append(File& file) const {

@@ -45,10 +45,12 @@ class RankFiles {
  public:
   using OnFailed = std::function<void(const Error&)>;  // called from flush() or write(), at most once
 
-  // Makes the directories. Unless there is a marker it empties files that are there, and removes old rotated files
-  // where there is a limit.
+  // Makes the directories and the files.
   static Result<std::unique_ptr<RankFiles>> create(RankFilesOptions options, int size, OnFailed on_failed);
 
+  // The ranks start. Unless there is a marker, what an earlier job has left in the files is dropped, and so are its
+  // rotated files where there is a limit. The first write() does this, too.
+  void begin();
   // So many ranks more have joined the job. Their folders have as many digits as the first ones'. Where it fails, what
   // they print is not kept.
   Result<void> add_ranks(int count);
@@ -68,6 +70,8 @@ class RankFiles {
 
   RankFiles(RankFilesOptions options, OnFailed on_failed);
   Result<File*> add_file(const std::string& path);
+  Result<void> drop_earlier(const std::string& path) const;
+  void fail(File& file, const Error& why);
   Result<void> append(File& file) const;
   // Returns the part of `rest` that goes into the file now: all, or the lines that fit. A file with no room for one
   // line is rotated first.
@@ -76,6 +80,7 @@ class RankFiles {
   void flush_file(File& file);
 
   const RankFilesOptions options_;
+  bool has_begun_ = false;
   int width_ = 0;  // how many ranks the names of folders are made for
   const OnFailed on_failed_;
   std::deque<File> files_;

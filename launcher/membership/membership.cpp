@@ -143,7 +143,7 @@ std::vector<int> Membership::in_order() const {
   std::vector<int> newcomers;
   const int room = this->room();
   for (int rank = 0; rank < static_cast<int>(ranks_.size()) && !is_ending_; ++rank) {
-    if (is_newcomer(rank) && !at(rank).is_released && static_cast<int>(newcomers.size()) < room) {
+    if (is_newcomer(rank) && static_cast<int>(newcomers.size()) < room) {
       newcomers.push_back(rank);
       note_node(rank);
     }
@@ -158,6 +158,23 @@ std::vector<int> Membership::in_order() const {
   return members;
 }
 
+namespace {
+
+// The local ranks with which the ranks of a host were started, if these are there without a gap: one that was started
+// again has that of the process whose place it takes. Else their places, since programs count on local ranks from 0 on.
+std::vector<int> slots_of(const Placement& placement, const std::vector<int>& ranks) {
+  std::vector<int> slots;
+  for (const int rank : ranks) {
+    const std::vector<RankPlan>& of_node = placement.node_of(rank).ranks;
+    slots.push_back(of_node[static_cast<std::size_t>(rank - of_node.front().rank)].local_rank);
+  }
+  std::vector<int> places(slots.size());
+  std::iota(places.begin(), places.end(), 0);
+  return std::is_permutation(slots.begin(), slots.end(), places.begin()) ? slots : places;
+}
+
+}  // namespace
+
 std::map<int, GenerationPlace> places_of(const Placement& placement, const std::vector<int>& members) {
   std::vector<std::pair<int, std::vector<int>>> nodes;  // of the placement, and their members
   for (const int member : members) {
@@ -171,6 +188,7 @@ std::map<int, GenerationPlace> places_of(const Placement& placement, const std::
   std::int32_t rank = 0;
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     const std::vector<int>& own = nodes[node].second;
+    const std::vector<int> slots = slots_of(placement, own);
     for (std::size_t local = 0; local < own.size(); ++local) {
       const auto has_one = [local](const auto& other) { return other.second.size() > local; };
       GenerationPlace& place = places[own[local]];
@@ -183,6 +201,7 @@ std::map<int, GenerationPlace> places_of(const Placement& placement, const std::
       place.cross_size = static_cast<std::int32_t>(std::count_if(nodes.begin(), nodes.end(), has_one));
       place.node_index = static_cast<std::int32_t>(node);
       place.node_count = static_cast<std::int32_t>(nodes.size());
+      place.slot = slots[local];
     }
   }
   return places;

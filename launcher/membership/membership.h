@@ -74,7 +74,7 @@ class Membership {
   [[nodiscard]] const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool is_newcomer(int rank) const {
-    return at(rank).process == Process::kWaiting && !at(rank).is_member;
+    return at(rank).process == Process::kWaiting && !at(rank).is_member && !at(rank).is_released;
   }
   [[nodiscard]] bool is_candidate(int rank) const { return at(rank).is_member || is_newcomer(rank); }
   // The others are enough without the ranks that are to be released.

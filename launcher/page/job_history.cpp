@@ -1,7 +1,6 @@
 #include "launcher/page/job_history.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <utility>
 
@@ -59,9 +58,7 @@ std::optional<long long> milliseconds_of(const std::string& text) {
 }
 
 std::string seconds_text(double seconds) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), seconds < 10 ? "%.2f s" : "%.1f s", seconds);
-  return text.data();
+  return formatted(seconds < 10 ? "%.2f s" : "%.1f s", seconds);
 }
 
 }  // namespace

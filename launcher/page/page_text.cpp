@@ -1,8 +1,8 @@
 #include "launcher/page/page_text.h"
 
-#include <array>
 #include <cmath>
-#include <cstdio>
+
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 
@@ -31,9 +31,7 @@ std::string escaped(std::string_view text) {
 }
 
 std::string fixed_text(double number, int digits) {
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", digits, number);
-  return text.data();
+  return formatted("%.*f", digits, number);
 }
 
 std::string duration_text(double seconds) {

@@ -5,9 +5,9 @@
 namespace hvd::launch {
 namespace {
 
-// Returns what JAX takes for the devices of a process: "0,1,2". Without it, it takes LOCAL_RANK.
+// Returns what JAX takes for the devices of a process: "0,1,2". Ranks that are more than the GPUs share them.
 std::string jax_devices(std::size_t gpus, int local_rank, int local_size) {
-  std::string text = std::to_string(local_rank);
+  std::string text = std::to_string(static_cast<std::size_t>(local_rank) % gpus);
   for (std::size_t gpu = 1; local_size == 1 && gpu < gpus; ++gpu) {
     text += "," + std::to_string(gpu);
   }

@@ -18,11 +18,6 @@ constexpr std::array<std::string_view, 6> kDefaults = {
     "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_MULTI_RANK_GPU_ENABLE"};
 
 template <std::size_t N>
-bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-template <std::size_t N>
 bool has_prefix_of(std::string_view name, const std::array<std::string_view, N>& prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [name](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
@@ -153,52 +148,15 @@ std::vector<std::string> default_variables() {
 }
 
 bool is_outer_launcher_variable(std::string_view name) {
-  static constexpr std::array<std::string_view, 46> kNames = {"PET_NNODES",
-                                                              "SLURM_PROCID",
-                                                              "SLURM_LOCALID",
-                                                              "SLURM_NODEID",
-                                                              "SLURM_GTIDS",
-                                                              "SLURM_TASK_PID",
-                                                              "PET_NODE_RANK",
-                                                              "PET_MASTER_ADDR",
-                                                              "PET_MASTER_PORT",
-                                                              "JAX_COORDINATOR_ADDRESS",
-                                                              "JAX_COORDINATOR_PORT",
-                                                              "JAX_NUM_PROCESSES",
-                                                              "JAX_PROCESS_ID",
-                                                              "RANK",
-                                                              "WORLD_SIZE",
-                                                              "LOCAL_RANK",
-                                                              "LOCAL_WORLD_SIZE",
-                                                              "NODE_RANK",
-                                                              "GROUP_RANK",
-                                                              "GROUP_WORLD_SIZE",
-                                                              "ROLE_RANK",
-                                                              "ROLE_WORLD_SIZE",
-                                                              "ROLE_NAME",
-                                                              "MASTER_ADDR",
-                                                              "MASTER_PORT",
-                                                              "HOROVOD_RANK",
-                                                              "HOROVOD_SIZE",
-                                                              "HOROVOD_LOCAL_RANK",
-                                                              "HOROVOD_LOCAL_SIZE",
-                                                              "HOROVOD_CROSS_RANK",
-                                                              "HOROVOD_CROSS_SIZE",
-                                                              "HOROVOD_HOSTNAME",
-                                                              "HOROVOD_GLOO_RENDEZVOUS_ADDR",
-                                                              "HOROVOD_GLOO_RENDEZVOUS_PORT",
-                                                              "HOROVOD_CONTROLLER",
-                                                              "MPI_LOCALRANKID",
-                                                              "OMPI_APP_CTX_NUM_PROCS",
-                                                              "OMPI_NUM_APP_CTX",
-                                                              "OMPI_COMMAND",
-                                                              "OMPI_ARGV",
-                                                              "OMPI_FIRST_RANKS",
-                                                              "OMPI_FILE_LOCATION",
-                                                              "OMPI_UNIVERSE_SIZE",
-                                                              "OMPI_MCA_ess",
-                                                              "OMPI_MCA_pmix",
-                                                              "OMPI_MCA_initial_wdir"};
+  static constexpr std::string_view kNames =
+      "PET_NNODES SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_GTIDS SLURM_TASK_PID PET_NODE_RANK "
+      "PET_MASTER_ADDR PET_MASTER_PORT JAX_COORDINATOR_ADDRESS JAX_COORDINATOR_PORT JAX_NUM_PROCESSES "
+      "JAX_PROCESS_ID RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK GROUP_WORLD_SIZE "
+      "ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR MASTER_PORT HOROVOD_RANK HOROVOD_SIZE "
+      "HOROVOD_LOCAL_RANK HOROVOD_LOCAL_SIZE HOROVOD_CROSS_RANK HOROVOD_CROSS_SIZE HOROVOD_HOSTNAME "
+      "HOROVOD_GLOO_RENDEZVOUS_ADDR HOROVOD_GLOO_RENDEZVOUS_PORT HOROVOD_CONTROLLER MPI_LOCALRANKID "
+      "OMPI_APP_CTX_NUM_PROCS OMPI_NUM_APP_CTX OMPI_COMMAND OMPI_ARGV OMPI_FIRST_RANKS OMPI_FILE_LOCATION "
+      "OMPI_UNIVERSE_SIZE OMPI_MCA_ess OMPI_MCA_pmix OMPI_MCA_initial_wdir";
   static constexpr std::array<std::string_view, 7> kPrefixes = {
       "SLURM_STEP", "TORCHELASTIC_", "OMPI_COMM_WORLD_", "OMPI_MCA_orte_", "OMPI_MCA_ess_", "PMIX_", "PMI_"};
   static constexpr std::array<std::string_view, 13> kOwn = {
@@ -206,36 +164,15 @@ bool is_outer_launcher_variable(std::string_view name) {
       contract::kCrossRank,   contract::kCrossSize,   contract::kNodeIndex,  contract::kNodeCount,
       contract::kJobId,       contract::kAgentSocket, contract::kAgentToken, contract::kNodeAddress,
       contract::kRestartLimit};
-  return is_one_of(name, kNames) || has_prefix_of(name, kPrefixes) || is_one_of(name, kOwn);
+  return has_word(kNames, name) || has_prefix_of(name, kPrefixes) ||
+         std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end();
 }
 
 bool is_host_bound_variable(std::string_view name) {
-  static constexpr std::array<std::string_view, 26> kNames = {"HOME",
-                                                              "USER",
-                                                              "LOGNAME",
-                                                              "SHELL",
-                                                              "MAIL",
-                                                              "PWD",
-                                                              "OLDPWD",
-                                                              "SHLVL",
-                                                              "_",
-                                                              "HOSTNAME",
-                                                              "TMPDIR",
-                                                              "DISPLAY",
-                                                              "WAYLAND_DISPLAY",
-                                                              "TERM_SESSION_ID",
-                                                              "TMUX",
-                                                              "TMUX_PANE",
-                                                              "STY",
-                                                              "WINDOWID",
-                                                              "INVOCATION_ID",
-                                                              "KRB5CCNAME",
-                                                              "X509_USER_PROXY",
-                                                              "SLURMD_NODENAME",
-                                                              "SLURM_CPUS_ON_NODE",
-                                                              "SLURM_TOPOLOGY_ADDR",
-                                                              "SLURM_JOB_GPUS",
-                                                              "GPU_DEVICE_ORDINAL"};
+  static constexpr std::string_view kNames =
+      "HOME USER LOGNAME SHELL MAIL PWD OLDPWD SHLVL _ HOSTNAME TMPDIR DISPLAY WAYLAND_DISPLAY "
+      "TERM_SESSION_ID TMUX TMUX_PANE STY WINDOWID INVOCATION_ID KRB5CCNAME X509_USER_PROXY "
+      "SLURMD_NODENAME SLURM_CPUS_ON_NODE SLURM_TOPOLOGY_ADDR SLURM_JOB_GPUS GPU_DEVICE_ORDINAL";
   static constexpr std::array<std::string_view, 6> kPrefixes = {"SSH_",       "XDG_",  "DBUS_",
                                                                 "BASH_FUNC_", "SUDO_", "HVDRUN_"};
   // The GPUs of the launcher's machine say nothing about another machine's. These are the variables of CUDA, ROCm, HIP
@@ -243,7 +180,7 @@ bool is_host_bound_variable(std::string_view name) {
   static constexpr std::string_view kVisible = "_VISIBLE_DEVICES";
   const bool names_gpus = name == "ZE_AFFINITY_MASK" ||
                           (name.size() >= kVisible.size() && name.substr(name.size() - kVisible.size()) == kVisible);
-  return names_gpus || is_one_of(name, kNames) || has_prefix_of(name, kPrefixes);
+  return names_gpus || has_word(kNames, name) || has_prefix_of(name, kPrefixes);
 }
 
 }  // namespace hvd::launch

@@ -2,19 +2,12 @@
 
 #include <sys/stat.h>
 
-#include <fstream>
+#include "runtime/base/fd.h"
 
 namespace hvd::launch {
 namespace {
 
 constexpr const char* kIn = "in ";
-
-std::string first_line(const std::string& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
 
 std::string expanded(const std::string& pattern, const CoreDump& dump) {
   std::string path;
@@ -62,8 +55,8 @@ std::string core_place(const std::string& pattern, bool uses_pid, const CoreDump
 }
 
 std::string find_core(const CoreDump& dump) {
-  const std::string place = core_place(first_line("/proc/sys/kernel/core_pattern"),
-                                       first_line("/proc/sys/kernel/core_uses_pid") == "1", dump);
+  const std::string place = core_place(first_line_of_file("/proc/sys/kernel/core_pattern"),
+                                       first_line_of_file("/proc/sys/kernel/core_uses_pid") == "1", dump);
   struct stat info{};
   const bool is_one_file = place.starts_with(kIn) && place.find('*') == std::string::npos;
   return is_one_file && ::stat(place.substr(std::string(kIn).size()).c_str(), &info) != 0 ? "" : place;

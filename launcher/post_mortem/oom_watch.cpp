@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "launcher/process/descendants.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -27,25 +29,10 @@ constexpr int kMostRecords = 20'000;
 constexpr std::size_t kMostKilled = 1'000;
 constexpr std::size_t kEvidenceBytes = 160;
 
-std::string text_of(const std::string& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 bool has_numbers_of_the_kernel() {
   std::array<char, 64> name{};
   const ssize_t size = ::readlink("/proc/self/ns/pid", name.data(), name.size());
   return size > 0 && std::string_view(name.data(), static_cast<std::size_t>(size)) == kFirstPidNamespace;
-}
-
-bool has_word(const std::string& list, std::string_view word) {
-  std::istringstream in(list);
-  for (std::string part; std::getline(in, part, ',');) {
-    if (part == word) {
-      return true;
-    }
-  }
-  return false;
 }
 
 struct CgroupMount {
@@ -63,7 +50,7 @@ std::optional<CgroupMount> memory_mount(const std::string& line) {
       continue;
     }
     const bool is_v2 = words[i + 1] == "cgroup2";
-    if (is_v2 || (words[i + 1] == "cgroup" && has_word(words[i + 3], "memory"))) {
+    if (is_v2 || (words[i + 1] == "cgroup" && has_word(words[i + 3], "memory", ','))) {
       return CgroupMount{words[3], words[4], is_v2};
     }
   }
@@ -80,7 +67,7 @@ std::optional<std::string> own_path(const std::string& cgroups, bool is_v2) {
       continue;
     }
     const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (is_v2 ? line.starts_with("0::") : has_word(controllers, "memory")) {
+    if (is_v2 ? line.starts_with("0::") : has_word(controllers, "memory", ',')) {
       return line.substr(second + 1);
     }
   }
@@ -170,7 +157,7 @@ KillCounter cgroup_counter(const std::string& cgroups, const std::string& mounts
 OomSources OomSources::of_self() {
   OomSources sources;
   sources.kernel_log = has_numbers_of_the_kernel() ? "/dev/kmsg" : "";
-  sources.cgroup = cgroup_counter(text_of("/proc/self/cgroup"), text_of("/proc/self/mountinfo"));
+  sources.cgroup = cgroup_counter(text_of_file("/proc/self/cgroup"), text_of_file("/proc/self/mountinfo"));
   sources.counts_kills = !sources.cgroup.name.empty();
   sources.machine = {"/proc/vmstat", "oom_kill"};
   if (sources.counts_kills) {

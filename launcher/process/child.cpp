@@ -182,6 +182,14 @@ void Child::on_exit() {
   }
 }
 
+void Child::set_drains(Duration output, Duration errors) {
+  options_.output_drain = output;
+  options_.errors_drain = errors;
+  if (over_timer_ != 0 && has_exited_) {
+    settle();
+  }
+}
+
 // Reports the end when nothing more can come, or sets the time after which it is reported.
 void Child::settle() {
   loop_.cancel(std::exchange(over_timer_, 0));

@@ -95,7 +95,8 @@ class Child {
   void resume();
   // Stops reading this stream.
   void close(Stream stream);
-  void set_output_drain(Duration patience) { options_.output_drain = patience; }
+  // Changes how long other processes may hold its pipes: after its end, or from now on if it has ended.
+  void set_drains(Duration output, Duration errors);
 
   // The owner calls this when it has reaped the process.
   void mark_exited(const ExitStatus& status);

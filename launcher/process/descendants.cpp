@@ -1,11 +1,9 @@
 #include "launcher/process/descendants.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <array>
 #include <charconv>
 #include <memory>
 #include <string>
@@ -17,17 +15,6 @@
 
 namespace hvd::launch {
 namespace {
-
-std::string read_file(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  std::array<char, 4096> buffer{};
-  ssize_t got = 0;
-  while (fd.is_open() && (got = ::read(fd.get(), buffer.data(), buffer.size())) > 0) {
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-  return text;
-}
 
 // Returns the parent in /proc/PID/stat: the second field after the command, which may hold spaces and parentheses.
 pid_t parent_of(const std::string& stat) {
@@ -42,7 +29,7 @@ pid_t parent_of(const std::string& stat) {
 
 // The process that starts one leaves it to us only when it runs its program.
 bool is_supervisor(pid_t pid) {
-  const std::string words = read_file("/proc/" + std::to_string(pid) + "/cmdline");
+  const std::string words = text_of_file("/proc/" + std::to_string(pid) + "/cmdline");
   const std::size_t end = words.find('\0');
   const std::size_t begin = words.rfind('/', end) + 1;  // npos: 0
   return end != std::string::npos && std::string_view(words).substr(begin, end - begin) == "hvdrun" &&
@@ -54,7 +41,7 @@ bool is_supervisor(pid_t pid) {
 bool is_descendant(pid_t pid) {
   const pid_t self = ::getpid();
   for (pid_t at = pid; at != self;) {
-    const std::string stat = read_file("/proc/" + std::to_string(at) + "/stat");
+    const std::string stat = text_of_file("/proc/" + std::to_string(at) + "/stat");
     if (stat.empty()) {
       return true;  // it is gone, and its children have come to us or to nobody
     }
@@ -88,7 +75,7 @@ std::vector<pid_t> children_of_self() {
     pid_t pid = -1;
     const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (failed == std::errc() && end == name.data() + name.size() && pid > 0 &&
-        parent_of(read_file("/proc/" + std::string(name) + "/stat")) == self) {
+        parent_of(text_of_file("/proc/" + std::string(name) + "/stat")) == self) {
       children.push_back(pid);
     }
   }

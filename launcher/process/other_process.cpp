@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -112,6 +113,18 @@ void signal_process(const Fd& process, pid_t pid, int signo) {
 
 std::int64_t start_of_process(int pid) {
   return stat_of(pid).began;
+}
+
+bool ignores_signal(pid_t pid, int signo) {
+  static constexpr std::string_view kIgnored = "SigIgn:";
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kIgnored)) {
+      const std::uint64_t ignored = std::strtoull(line.c_str() + kIgnored.size(), nullptr, 16);
+      return ((ignored >> static_cast<unsigned>(signo - 1)) & 1U) != 0;
+    }
+  }
+  return false;
 }
 
 }  // namespace hvd::launch

@@ -29,4 +29,8 @@ void signal_process(const Fd& process, pid_t pid, int signo);
 // there is no such process.
 std::int64_t start_of_process(int pid);
 
+// Says whether the process ignores the signal, as a shell's background programs ignore SIGINT. False as well where the
+// kernel does not tell.
+bool ignores_signal(pid_t pid, int signo);
+
 }  // namespace hvd::launch

@@ -115,6 +115,11 @@ std::string own_processor() {
   return name.machine;
 }
 
+std::string own_host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 std::string parent_name() {
   std::ifstream file("/proc/" + std::to_string(::getppid()) + "/comm");
   std::string name;

@@ -41,6 +41,9 @@ Result<std::string> working_directory(const std::vector<std::string>& environmen
 // Returns the processor of this machine, as `uname -m` says it: "x86_64". Thread: any.
 std::string own_processor();
 
+// Returns the name of this machine, as `hostname` says it; empty: the kernel does not tell. Thread: any.
+std::string own_host_name();
+
 // Returns the name of the program that has started this one, as `ps -o comm` has it; empty: it is not told.
 std::string parent_name();
 

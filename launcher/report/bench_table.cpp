@@ -1,8 +1,6 @@
 #include "launcher/report/bench_table.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include <nlohmann/json.hpp>
 
@@ -16,13 +14,6 @@ using bench::BenchOptions;
 using bench::Measure;
 using bench::Row;
 using bench::Timing;
-
-template <typename... Parts>
-std::string formatted(const char* format, Parts... parts) {
-  std::array<char, 400> text{};
-  std::snprintf(text.data(), text.size(), format, parts...);
-  return text.data();
-}
 
 bool has_op(Measure measure) {
   return measure == Measure::kAllreduce || measure == Measure::kReducescatter || measure == Measure::kLatency ||

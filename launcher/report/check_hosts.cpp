@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <optional>
@@ -8,6 +6,7 @@
 #include "launcher/report/check_text.h"
 #include "launcher/report/quantities.h"
 #include "launcher/report/text_grid.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -25,15 +24,9 @@ Tone tone_of(const std::vector<Finding>& findings, int host, std::initializer_li
   return tone;
 }
 
-std::string number_text(double number) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3g", number);
-  return text.data();
-}
-
 std::string processors_text(const SystemSurvey& system) {
   const bool is_limited = system.processor_limit > 0 && system.processor_limit < system.processors;
-  return (is_limited ? number_text(system.processor_limit) + "/" : "") + std::to_string(system.processors);
+  return (is_limited ? formatted("%.3g", system.processor_limit) + "/" : "") + std::to_string(system.processors);
 }
 
 std::string memory_text(const SystemSurvey& system) {

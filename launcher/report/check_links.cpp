@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <set>
@@ -8,6 +7,7 @@
 #include "launcher/check/link_findings.h"
 #include "launcher/report/check_text.h"
 #include "launcher/report/text_grid.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -26,9 +26,7 @@ struct LinkMeasure {
 
 // Prints three digits, but at most one after the point.
 std::string figure(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), value < 10 ? "%.1f" : "%.0f", value);
-  return text.data();
+  return formatted(value < 10 ? "%.1f" : "%.0f", value);
 }
 
 GridCell cell_of(const LinkMeasure& measure, const CheckedLink* link) {

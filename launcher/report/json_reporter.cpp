@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "launcher/report/summary.h"
 #include "launcher/report/traceback.h"
 #include "launcher/transport/transport_choice.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -26,9 +26,7 @@ std::string utc_text(std::chrono::system_clock::time_point at) {
   ::gmtime_r(&seconds, &utc);
   std::array<char, 64> text{};
   const std::size_t size = ::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
-  std::array<char, 8> rest{};
-  std::snprintf(rest.data(), rest.size(), ".%03dZ", static_cast<int>(ms % 1000));
-  return std::string(text.data(), size) + rest.data();
+  return std::string(text.data(), size) + formatted(".%03dZ", static_cast<int>(ms % 1000));
 }
 
 Json event(const char* name, const TimeOfDay& time) {
@@ -278,6 +276,7 @@ std::string JsonReporter::status() const {
 
 Lines json_refusal(const Error& why, int exit_code, const TimeOfDay& time, const std::vector<std::string>& hidden) {
   Json failure = event("failure", time);
+  failure["before_ranks"] = false;
   failure["causes"] = Json::array({why.message()});
   failure["exit_code"] = exit_code;
   Json end = event("job_ended", time);

@@ -1,21 +1,10 @@
 #include "launcher/report/quantities.h"
 
 #include <array>
-#include <cstdio>
 
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
-namespace {
-
-std::string formatted(const char* format, double number) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, number);
-  return text.data();
-}
-
-}  // namespace
-
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array<const char*, 6> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   auto number = static_cast<double>(bytes);

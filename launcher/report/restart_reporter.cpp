@@ -35,7 +35,7 @@ Lines RestartReporter::lines_of(const Note& note) {
 Lines RestartReporter::lines_of(const news::Ended& ended) {
   JobRestarts& restarts = memory_.restarts;
   memory_.said.merge(said_);
-  if (restarts.on_ended(placement_, ended.state, clock_.now())) {
+  if (restarts.on_ended(placement_, ended.state, clock_.now(), ended.ranks_may_stay)) {
     return inner_->on(news::AllRestarted{*ended.state.cause(), restarts.number(), restarts.limit()});
   }
   return inner_->on(news::Ended{ended.state, clock_.now() - memory_.began, ended.is_before_ranks, restarts.number()});

@@ -140,6 +140,7 @@ Lines StepReporter::lines_of(const Failure& failure) {
     memory_.note_interrupted();
   }
   const int rank = failure.cause.rank;
+  memory_.note_failed_rank(rank >= 0);
   if (rank >= 0) {
     memory_.say(node_of(rank), "Output:");
     for (const std::string& line : failure.last_errors) {

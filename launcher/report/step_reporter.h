@@ -40,6 +40,9 @@ class StepMemory {
   // A signal that hvdrun got has ended the job.
   void note_interrupted() { is_interrupted_ = true; }
   [[nodiscard]] bool is_interrupted() const { return is_interrupted_; }
+  // True where the end of one of its processes has ended the job last, whose exit code it gives.
+  void note_failed_rank(bool has_failed) { has_failed_rank_ = has_failed; }
+  [[nodiscard]] bool has_failed_rank() const { return has_failed_rank_; }
   // A process of the job has been started, not only one that prepares a node.
   void note_begun() { has_begun_ = true; }
   [[nodiscard]] bool has_begun() const { return has_begun_; }
@@ -61,6 +64,7 @@ class StepMemory {
   std::set<int> left_;
   Unreached unreached_;
   bool is_interrupted_ = false;
+  bool has_failed_rank_ = false;
   bool has_begun_ = false;
   std::set<std::string> said_;
 };

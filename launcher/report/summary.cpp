@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 
 #include "launcher/report/traceback.h"
@@ -178,9 +177,7 @@ std::vector<std::string> describe_failing(const news::Failing& failing, const Pl
 std::string describe_duration(Duration took) {
   const double seconds = std::chrono::duration<double>(took).count();
   if (seconds < 60) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.1f s", seconds);
-    return text;
+    return formatted("%.1f s", seconds);
   }
   const auto whole = static_cast<long>(seconds);
   if (whole < 3600) {

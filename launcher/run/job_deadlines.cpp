@@ -71,8 +71,11 @@ void JobDeadlines::on_formed() {
 
 void JobDeadlines::begin_timeout() {
   if (job_.spec.timeout > Duration::zero()) {
-    timeout_due_ = job_.loop.now() + job_.spec.timeout;
-    arm_timeout();
+    timeout_timer_ = job_.loop.after(job_.spec.timeout, [this] {
+      timeout_timer_ = 0;
+      const std::string& setting = job_.spec.timeout_setting;
+      stacks_.report(setting, [this, setting] { job_.apply(TimedOut{setting}); });
+    });
   }
   if (job_.spec.stall_after > Duration::zero() && stall_timer_ == 0) {
     watch_.watch_ranks(stall_interval(job_.spec.stall_after));
@@ -91,13 +94,6 @@ void JobDeadlines::look_for_stalls() {
   }
 }
 
-void JobDeadlines::extend_timeout(Duration stopped) {
-  if (timeout_timer_ != 0) {
-    timeout_due_ += stopped;
-    arm_timeout();
-  }
-}
-
 void JobDeadlines::stop() {
   job_.loop.cancel(std::exchange(timeout_timer_, 0));
   job_.loop.cancel(std::exchange(stall_timer_, 0));
@@ -107,15 +103,6 @@ void JobDeadlines::stop() {
     job_.loop.cancel(timer);
   }
   end_timers_.clear();
-}
-
-void JobDeadlines::arm_timeout() {
-  job_.loop.cancel(timeout_timer_);
-  timeout_timer_ = job_.loop.after(timeout_due_ - job_.loop.clock().now(), [this] {
-    timeout_timer_ = 0;
-    const std::string& setting = job_.spec.timeout_setting;
-    stacks_.report(setting, [this, setting] { job_.apply(TimedOut{setting}); });
-  });
 }
 
 }  // namespace hvd::launch

@@ -25,13 +25,10 @@ class JobDeadlines {
   void on_formed();
   // The ranks are being started: from now on the time of --timeout passes, and stalls are looked for.
   void begin_timeout();
-  // It did not pass for so long, while the whole job was suspended.
-  void extend_timeout(Duration stopped);
   // The job ends.
   void stop();
 
  private:
-  void arm_timeout();
   // Gives up the nodes that are silent while others are heard. False: there is none.
   bool lose_silent_nodes();
   void look_for_stalls();
@@ -42,7 +39,6 @@ class JobDeadlines {
   StallFinder stalls_;
   TimerId stall_timer_ = 0;
   TimerId timeout_timer_ = 0;
-  TimePoint timeout_due_;
   TimerId cause_timer_ = 0;
   TimerId hosts_timer_ = 0;            // limits the wait for hosts while too few ranks are left
   std::map<int, TimerId> end_timers_;  // by rank

@@ -125,6 +125,8 @@ struct Ended {
   Duration took{};
   bool is_before_ranks = false;  // this was the preparation of the nodes, or their clean-up
   int restarts = 0;              // so often all ranks had been started anew
+  // For each node: so long from now it may still have ranks, where its agent cannot be reached.
+  std::vector<Duration> ranks_may_stay{};
 };
 
 }  // namespace news

@@ -47,7 +47,7 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, Placement& placement,
       output_(parts_),
       stacks_(parts_),
       deadlines_(parts_, stacks_, watch_),
-      start_(parts_, transports, {tree_, hosts_, engine_, deadlines_}),
+      start_(parts_, transports, {tree_, hosts_, engine_, deadlines_, logs_}),
       ending_(parts_, hosts_, engine_, output_),
       changes_(parts_, hosts_),
       questions_(parts_, stacks_, watch_) {}
@@ -90,14 +90,13 @@ Suspension::Sink JobRunner::suspension_sink() {
     }
     return count;
   };
-  sink.let_continue = [this](Duration stopped) {
+  sink.let_continue = [this] {
     // Also a node whose ranks are not started yet has been told to stop.
     for (const auto& session : sessions_) {
       if (session->is_open() && session->ready()) {
         session->send(AgentMessage::kContinue);
       }
     }
-    deadlines_.extend_timeout(stopped);
     logs_.show_rows();
   };
   sink.leave_terminal = [this] { logs_.hide_rows(); };
@@ -201,7 +200,11 @@ Result<int> JobRunner::run() {
       parts_.say(Note{LogLevel::kWarning, -1, "no file of any host fits --sync-back '" + pattern + "'"});
     }
   }
-  parts_.say(news::Ended{state_, loop_.now() - parts_.began});
+  news::Ended ended{state_, loop_.now() - parts_.began};
+  for (const auto& session : sessions_) {
+    ended.ranks_may_stay.push_back(session->ranks_may_stay(spec_.grace));
+  }
+  parts_.say(ended);
   static_cast<void>(output_.flush());
   const int cut_short_by = output_.cut_short_by();
   return state_.exit_code() == 0 && cut_short_by != 0 ? 128 + cut_short_by : state_.exit_code();

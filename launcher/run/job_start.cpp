@@ -17,6 +17,10 @@ namespace {
 
 // A start that is faster than this prints nothing about its progress; the same interval separates two progress lines.
 constexpr auto kSlowStart = std::chrono::seconds(5);
+// A node that has taken no part of its agent for so long is not waited for any more; the start's time begins anew so
+// often for those that do.
+constexpr Duration kPushPause = std::chrono::seconds(10);
+constexpr int kMostPushRounds = 10;
 // Limits the output under way from all nodes together; kOutputCreditLeast is what one node needs to keep moving.
 constexpr std::uint64_t kOutputCreditTotal = 16U << 20U;
 constexpr std::uint64_t kOutputCreditLeast = 128U << 10U;
@@ -150,9 +154,22 @@ void JobStart::take_place(int node, StartMessage& start) const {
   }
 }
 
+// Files are on their way, however many these are, or agents, which many hosts take at once from one link. A host that
+// takes a byte a second must not hold the job for ever.
+bool JobStart::is_bringing() {
+  const std::uint64_t active = trees_ == nullptr ? 0 : trees_->activity();
+  if (active > std::exchange(active_before_, active)) {
+    return true;
+  }
+  const auto is_pushing = [this](const Transport* way) {
+    const auto at = way == nullptr ? std::nullopt : way->pushed_at();
+    return at && job_.loop.now() - *at < std::min<Duration>(kPushPause, job_.spec.start_timeout / 2);
+  };
+  return (is_pushing(transports_.ssh) || is_pushing(transports_.rsh)) && ++push_rounds_ <= kMostPushRounds;
+}
+
 void JobStart::on_start_timeout() {
-  if (trees_ != nullptr && trees_->activity() > active_before_) {
-    active_before_ = trees_->activity();  // files are on their way, however many these are
+  if (is_bringing()) {
     start_timer_ = job_.loop.after(job_.spec.start_timeout, [this] { on_start_timeout(); });
     return;
   }
@@ -291,6 +308,7 @@ void JobStart::act(const StartRanks&) {
   for (const std::string& text : start_warnings(job_.spec, job)) {
     job_.say(Note{LogLevel::kWarning, -1, text});
   }
+  others_.logs.begin_files();
   send_starts(std::move(messages));
 }
 

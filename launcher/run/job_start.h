@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/engines/engine.h"
+#include "launcher/logs/log_mux.h"
 #include "launcher/run/engine_run.h"
 #include "launcher/run/job_deadlines.h"
 #include "launcher/run/job_parts.h"
@@ -43,6 +44,7 @@ class JobStart {
     MovingHosts& hosts;
     EngineRun& engine;
     JobDeadlines& deadlines;
+    LogMux& logs;
   };
 
   JobStart(JobParts& job, Transports transports, const Others& others)
@@ -78,6 +80,7 @@ class JobStart {
  private:
   [[nodiscard]] Transport& transport_of(TransportKind kind) const;
   void on_start_timeout();
+  [[nodiscard]] bool is_bringing();
   void tell_slow_start();
   // The node has all that its ranks need.
   void on_complete(int node);
@@ -105,6 +108,7 @@ class JobStart {
   std::unique_ptr<TreeSenders> trees_;  // null: no folder is brought to the nodes
   std::string way_in_tree_;             // from the folder to the one in which ranks start: "" or "/src"
   std::uint64_t active_before_ = 0;     // the copies' activity, when the start's time was last looked at
+  int push_rounds_ = 0;                 // how often the start's time began anew for agents
   TimerId start_timer_ = 0;
   TimerId slow_timer_ = 0;
 };

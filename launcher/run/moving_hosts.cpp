@@ -74,9 +74,8 @@ void MovingHosts::leave_alone(int node, const std::string& what) {
     return;
   }
   // Ranks that cannot be reached may live on, and would share the host's GPUs with new ones.
-  const Duration stay = job_.session(node).agent_may_stay();
-  const auto whole = std::chrono::ceil<std::chrono::seconds>(stay > Duration::zero() ? stay + job_.spec.grace : stay);
-  updates_->exclude(job_.agent(node).host.name, what, whole);
+  const Duration stay = job_.session(node).ranks_may_stay(job_.spec.grace);
+  updates_->exclude(job_.agent(node).host.name, what, std::chrono::ceil<std::chrono::seconds>(stay));
 }
 
 HostUpdates::Sink MovingHosts::updates_sink() {

@@ -169,6 +169,9 @@ void NodeReports::on_lost(int node, const Error& why) {
 
 void NodeReports::on_ending(int node, const std::string& why) {
   job_.log.write(LogLevel::kDebug, job_.agent(node).host.name + ": " + why);
+  if (job_.state.is_over(node)) {
+    return;  // the job has all that it needs of it
+  }
   if (to_.engine.is_there()) {
     to_.engine.on_ending(node, why);
   } else {

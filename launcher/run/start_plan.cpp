@@ -183,10 +183,15 @@ std::vector<std::string> same_machine_warnings(const JobSpec& spec, const JobVie
   return warnings;
 }
 
+// Hosts may join the job while it runs.
+bool may_grow(const JobSpec& spec) {
+  return spec.discovery.is_on() || !spec.join_file.empty();
+}
+
 // Says where nodes were reached at addresses that they do not have themselves, and which ones the ranks use; else
 // empty.
 std::string translation_warning(const JobSpec& spec, const JobView& job) {
-  const std::vector<std::string> addresses = data_addresses(job.views, spec.interfaces);
+  const std::vector<std::string> addresses = data_addresses(job.views, spec.interfaces, may_grow(spec));
   std::string text;
   std::size_t others = 0;
   for (const NodePlan& agent : job.agents.nodes) {
@@ -310,8 +315,7 @@ Result<void> check_input_rank(const JobSpec& job, int size) {
 }
 
 Result<void> check_shown_ranks(const JobSpec& job, int size) {
-  const bool may_grow = job.discovery.is_on() || !job.join_file.empty();
-  const int most = may_grow ? std::max(most_ranks_of(job), size) : size;
+  const int most = may_grow(job) ? std::max(most_ranks_of(job), size) : size;
   return job.shown_ranks.last() < most
              ? Result<void>()
              : Error(Code::kInvalid, "--show-ranks " + std::to_string(job.shown_ranks.last()) + ": the last rank is " +
@@ -320,7 +324,7 @@ Result<void> check_shown_ranks(const JobSpec& job, int size) {
 
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
                                               const std::string& token, const std::vector<RankProgram>& programs) {
-  const std::vector<std::string> addresses = data_addresses(job.views, spec.interfaces);
+  const std::vector<std::string> addresses = data_addresses(job.views, spec.interfaces, may_grow(spec));
   const std::set<std::string> chosen = names_set(spec);
   JobFacts facts;
   facts.job_id = job_id;

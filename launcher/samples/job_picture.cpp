@@ -46,19 +46,15 @@ std::string awaited_by_most(const std::vector<RankShown*>& ranks) {
   return "";
 }
 
-}  // namespace
-
-std::string JobPicture::encode() const {
-  return encoded(*this);
-}
-
-Result<JobPicture> JobPicture::decode(std::string_view body) {
-  return decoded<JobPicture>(body, "Status", [](const JobPicture& m) {
-    return std::all_of(m.ranks.begin(), m.ranks.end(), [&m](const RankShown& rank) {
-      return rank.node >= 0 && static_cast<std::size_t>(rank.node) < m.nodes.size();
-    });
+bool is_picture(const JobPicture& m) {
+  return std::all_of(m.ranks.begin(), m.ranks.end(), [&m](const RankShown& rank) {
+    return rank.node >= 0 && static_cast<std::size_t>(rank.node) < m.nodes.size();
   });
 }
+
+}  // namespace
+
+HVD_MESSAGE(JobPicture, "Status", is_picture)
 
 void join_nodes(JobPicture& view) {
   std::map<std::string, std::size_t> places;

@@ -1,5 +1,7 @@
 #include "launcher/samples/metrics_answer.h"
 
+#include "runtime/base/text.h"
+
 namespace hvd::launch {
 
 HttpAnswer metrics_answer(const HttpRequest& request, const std::string& token,

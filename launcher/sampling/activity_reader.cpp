@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include <dirent.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/text.h"
 #include "runtime/core/op_kind.h"
 #include "runtime/observe/activity_page.h"
@@ -54,17 +54,11 @@ std::string printable(const std::array<char, size>& text) {
   return shown;
 }
 
-std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
-
 // Microseconds for each tick since the page was opened; both clocks are the same in all processes of a machine.
 double us_per_tick(const ActivityPage& page) {
   constexpr double kNsPerUs = 1000;
   const std::uint64_t ticks = ticks_between(page.opened_ticks, ticks_now());
-  const std::uint64_t now = now_ns();
+  const std::uint64_t now = steady_ns();
   const std::uint64_t ns = now - std::min(now, page.opened_ns);
   return ticks == 0 ? 0 : static_cast<double>(ns) / kNsPerUs / static_cast<double>(ticks);
 }
@@ -105,7 +99,7 @@ RuntimeSample sample_of(const PageCopy& first, const PageCopy& second) {
   const bool is_whole = waiting_part(first) == waiting_part(second) && page.turn % 2 == 0;
   if (is_whole && page.operation.front() != '\0') {
     constexpr std::uint64_t kNsPerMs = 1'000'000;
-    const std::uint64_t now = now_ns();
+    const std::uint64_t now = steady_ns();
     sample.operation = printable(page.operation);
     sample.tensor = given_name(printable(page.tensor), sample.operation);
     sample.for_ms = (now - std::min(now, page.asked_ns)) / kNsPerMs;

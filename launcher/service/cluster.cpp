@@ -272,10 +272,6 @@ Json defaults_json(const ClusterDefaults& defaults) {
 
 }  // namespace
 
-const Schema& cluster_schema() {
-  return kCluster;
-}
-
 Result<void> check_cluster_name(std::string_view name) {
   if (!is_job_name(name) || name.front() == '-') {
     return Error(Code::kInvalid, "'" + shown_text(name) +

@@ -57,7 +57,6 @@ std::string cluster_text(const Cluster& cluster);
 // Returns a host as an entry of a host list.
 std::string host_entry(const HostSpec& host);
 
-const Schema& cluster_schema();
 // Cluster names follow the same rules as job names.
 Result<void> check_cluster_name(std::string_view name);
 

@@ -150,6 +150,14 @@ const char* state_name(ExecutionState state) {
   return kStates[static_cast<std::size_t>(state)];
 }
 
+void rename_job(JobRecord& job, const std::string& name) {
+  constexpr std::string_view kBefore = "/jobs/";
+  if (const auto at = job.segment.find(std::string(kBefore) + job.name + "/"); at != std::string::npos) {
+    job.segment.replace(at + kBefore.size(), job.name.size(), name);
+  }
+  job.name = name;
+}
+
 const char* listed_state(const JobRecord& job) {
   return was_stopped(job) ? "stopped" : state_name(job.state);
 }
@@ -234,6 +242,37 @@ std::optional<std::string> json_field(const std::string& json, const std::string
   return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : dump(value);
 }
 
+// The names are those of process_file(). An engine keeps all that a job's hvdrun prints, in one file.
+bool has_file_per_process(const JobRecord& record) {
+  constexpr std::array kOwn = {Toolkit::kTensorFlow, Toolkit::kPyTorch, Toolkit::kCaffe2};
+  return record.engine_job.empty() &&
+         std::any_of(kOwn.begin(), kOwn.end(), [&record](Toolkit kind) { return record.tool == tool_type(kind); });
+}
+
+std::string default_file(const JobRecord& record, bool is_error) {
+  const std::string stream = is_error ? "stderr" : "stdout";
+  if (!has_file_per_process(record)) {
+    return stream + ".txt";
+  }
+  return stream + (record.tool == tool_type(Toolkit::kTensorFlow) ? "-wk-0.txt" : "-0.txt");
+}
+
+std::vector<std::string> printed_files(const JobRecord& record, bool is_error) {
+  if (record.output.empty()) {
+    return {};
+  }
+  if (!has_file_per_process(record)) {
+    return {record.output + "/" + default_file(record, is_error)};
+  }
+  std::vector<std::string> files = record.rank_files;
+  if (is_error) {
+    for (std::string& file : files) {
+      file.replace(file.rfind('/') + 1, std::string_view("stdout").size(), "stderr");
+    }
+  }
+  return files;
+}
+
 std::optional<std::string> output_directory(const JobRecord& record, const std::string& id) {
   const Json properties = Json::parse(record.properties, nullptr, false);
   const auto outputs = properties.is_object() ? properties.value("outputDirectories", Json::array()) : Json::array();
@@ -247,6 +286,9 @@ std::optional<std::string> output_directory(const JobRecord& record, const std::
       continue;
     }
     if (output.value("createNew", true)) {
+      if (record.segment.empty()) {  // the hvdrun that an engine starts chooses it
+        return std::nullopt;
+      }
       return prefix + "/" + record.segment + "/" + (suffix.empty() ? "outputs" : suffix);
     }
     return suffix.empty() ? prefix : prefix + "/" + suffix;

@@ -97,6 +97,9 @@ inline bool was_stopped(const JobRecord& job) {
   return job.state == ExecutionState::kFailed && job.error.code == kStoppedError;
 }
 
+// Gives a job that has no files yet another name, which is part of their paths.
+void rename_job(JobRecord& job, const std::string& name);
+
 // Returns the state as lists show it: a job that a user has ended is "stopped".
 const char* listed_state(const JobRecord& job);
 // Returns the number of nodes as lists show it. An elastic job has "1-3" while it waits, and "2 of 1-3" then.
@@ -117,6 +120,14 @@ std::string record_json(const JobRecord& record);
 // Returns one field of a JSON object, such as "executionInfo.exitCode" or "nodes.0.name"; a text as it is, anything
 // else as JSON. nullopt: there is no such key.
 std::optional<std::string> json_field(const std::string& json, const std::string& path);
+
+// True where each process of the job has files of its own, as with TensorFlow.
+bool has_file_per_process(const JobRecord& record);
+// Returns the name of the file below `output` that is shown where none is named: of all processes, or of the first.
+std::string default_file(const JobRecord& record, bool is_error);
+// Returns the paths of the files that have one stream of all that the job prints, each once; none before the job has
+// nodes.
+std::vector<std::string> printed_files(const JobRecord& record, bool is_error);
 
 // Returns AZ_BATCHAI_OUTPUT_<id> as this machine sees it. nullopt: no directory has that name, or it is not known here.
 std::optional<std::string> output_directory(const JobRecord& record, const std::string& id);

@@ -213,11 +213,8 @@ Result<JobRecord> JobStore::add_job(JobRecord job, bool is_named) {
         number = std::max(newest.front().integer(0) + 1, kMostTries);  // most lower numbers are taken
       }
       const std::string tail = "-" + std::to_string(number);
-      job.name = wanted.substr(0, kMostName - tail.size()) + tail;
+      rename_job(job, wanted.substr(0, kMostName - tail.size()) + tail);
       HVD_TRY_ASSIGN(is_taken, is_name_taken(*database_, job.name));
-    }
-    if (const auto at = job.segment.find("/jobs/" + wanted + "/"); at != std::string::npos) {
-      job.segment.replace(at + 6, wanted.size(), job.name);
     }
     HVD_TRY_ASSIGN(const bool has_cluster, clusters_.has(job.cluster));
     if (!has_cluster) {

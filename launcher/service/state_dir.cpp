@@ -5,13 +5,15 @@
 #include <poll.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <sstream>
+#include <fstream>
 #include <thread>
 
+#include "launcher/process/own_process.h"
 #include "launcher/process/remove_tree.h"
 
 namespace hvd::launch {
@@ -74,6 +76,34 @@ Error unlockable(const std::string& path) {
                    "that is");
 }
 
+// Types of statfs(2): NFS, SMB 1, CIFS, SMB 2 and later, AFS (two clients), Coda, Ceph, OCFS2, Lustre, GPFS, BeeGFS,
+// PanFS. Older headers of the kernel, and some of the file systems, have no names for theirs.
+constexpr std::array<unsigned long, 13> kNetworkFileSystems = {
+    0x6969,     0x517b,     0xff534d42, 0xfe534d42, 0x5346414f, 0x6b414653, 0x73757245,
+    0x00c36400, 0x7461636f, 0x0bd00bd0, 0x47504653, 0x19830326, 0xaad7aaea};
+
+std::string owner_in(const std::string& path) {
+  std::ifstream file(path);
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+// The file gets its name only when it is whole, so that nobody reads a part of it.
+Result<void> make_owner_file(const std::string& path, const std::string& machine) {
+  const std::string own = path + "." + machine + "." + std::to_string(::getpid());
+  const Fd file(::open(own.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const std::string line = machine + "\n";
+  const bool is_whole = file.is_open() &&
+                        ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
+                        ::fsync(file.get()) == 0;
+  const bool is_there = is_whole && (::link(own.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const int number = errno;
+  ::unlink(own.c_str());
+  return is_there ? Result<void>()
+                  : Error(Code::kResource, Error::from_errno("cannot write " + path, number).message());
+}
+
 flock whole_file(short type) {
   flock lock{};
   lock.l_type = type;
@@ -89,6 +119,9 @@ Result<StateDir> StateDir::open(const std::string& root) {
   for (const std::string& folder : {root + "/service", dir.locks(), dir.tickets(), root + "/service/runs"}) {
     HVD_TRY(make_folder(folder));
     HVD_TRY(keep_others_out(folder));
+  }
+  if (is_on_network(root + "/service")) {
+    HVD_TRY(own_folder(root + "/service", own_host_name()));
   }
   return dir;
 }
@@ -128,6 +161,32 @@ Result<void> StateDir::remove_run(const std::string& uuid) const {
 void StateDir::wake() const {
   // Closing a file that was open for writing is the event that the watches see.
   const Fd file(::open((locks() + "/wake").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnFile));
+}
+
+bool is_on_network(const std::string& folder) {
+  struct statfs info{};
+  return ::statfs(folder.c_str(), &info) == 0 &&
+         std::find(kNetworkFileSystems.begin(), kNetworkFileSystems.end(),
+                   static_cast<unsigned long>(info.f_type) & 0xffffffffUL) != kNetworkFileSystems.end();
+}
+
+Result<void> own_folder(const std::string& folder, const std::string& machine) {
+  const std::string path = folder + "/machine";
+  std::string owner = owner_in(path);
+  if (owner.empty()) {
+    HVD_TRY(make_owner_file(path, machine));
+    owner = owner_in(path);
+  }
+  if (owner == machine) {
+    return {};
+  }
+  if (owner.empty()) {
+    return Error(Code::kResource, path + " names no machine; remove it");
+  }
+  return Error(Code::kResource,
+               "the jobs in " + folder + " are those of the machine " + owner + ", and this one is " + machine +
+                   "; run this command there, or set XDG_STATE_HOME to a folder of this machine's own. If " + owner +
+                   " is gone, remove " + path);
 }
 
 Result<std::optional<Fd>> take_lock(const std::string& path) {

@@ -6,6 +6,7 @@
 //   service/locks/wake     written by each process that changes a record
 //   service/tickets/UUID   what the job is started with (ticket.h); removed with its end
 //   service/runs/UUID/     hvdrun's messages about the run, its page, and what each rank printed
+//   service/machine        on a network file system: the machine whose jobs these are
 //
 // A process id proves nothing, since another process may have it by now. A lock is released by the kernel however its
 // holder dies, and every process that watches the folder sees that.
@@ -45,6 +46,15 @@ class StateDir {
 
   std::string root_;
 };
+
+// Returns whether another machine may see the same folder: it lies on NFS, SMB, Lustre or another network file system.
+// Thread: any.
+bool is_on_network(const std::string& folder);
+// Makes `machine` the owner of the folder, where it has none yet: its file `machine` holds the name. On a network file
+// system the database's shared memory and the watches on folders work between the processes of one machine only, so a
+// second one would damage the records. An error says which machine the owner is, or that the file cannot be made.
+// Thread: any; of several callers at once, one becomes the owner.
+Result<void> own_folder(const std::string& folder, const std::string& machine);
 
 // Takes a lock on a file, which is created if need be. The lock lasts until every copy of the descriptor, in any
 // process, is closed. nullopt: another process has it.

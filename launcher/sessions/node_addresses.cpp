@@ -119,12 +119,13 @@ std::string named_own(const NodeView& view, const std::vector<Network>& candidat
   return "";
 }
 
-std::string pick_own(const NodeView& view, std::size_t own, const std::vector<std::vector<Network>>& nodes) {
+std::string pick_own(const NodeView& view, std::size_t own, const std::vector<std::vector<Network>>& nodes,
+                     bool may_join) {
   const std::vector<Network>& candidates = nodes[own];
   if (const std::string named = named_own(view, candidates); !named.empty()) {
     return named;
   }
-  if (nodes.size() == 1) {
+  if (nodes.size() == 1 && !may_join) {
     return kLoopback;
   }
   const auto best = std::max_element(candidates.begin(), candidates.end(), [&](const Network& a, const Network& b) {
@@ -193,8 +194,8 @@ std::string interface_of(const NodeView& view, const std::string& address) {
   return address == kLoopback ? kLoopbackInterface : "";
 }
 
-std::vector<std::string> data_addresses(const std::vector<NodeView>& views,
-                                        const std::vector<std::string>& interfaces) {
+std::vector<std::string> data_addresses(const std::vector<NodeView>& views, const std::vector<std::string>& interfaces,
+                                        bool may_join) {
   std::string launcher;
   std::vector<std::vector<Network>> nodes;
   for (const NodeView& view : views) {
@@ -211,7 +212,7 @@ std::vector<std::string> data_addresses(const std::vector<NodeView>& views,
     } else if (opened.is_local && !launcher.empty()) {
       addresses.push_back(launcher);
     } else {
-      addresses.push_back(pick_own(views[node], node, nodes));
+      addresses.push_back(pick_own(views[node], node, nodes, may_join));
     }
   }
   return addresses;

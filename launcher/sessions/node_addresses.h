@@ -19,10 +19,10 @@ struct NodeView {
 // address towards the others. Where no connection shows one (an rsh command), or one that the node does not have itself
 // (behind address translation), it is one of the node's own addresses.
 // That is the one its host name resolves to, else one in a network that other nodes share; loopback for a node that is
-// alone. `interfaces` are those that the user allows, the best first. A node that has none of them is treated as if
-// there were no choice: missing_interface() is what refuses it.
+// alone, unless others `may_join` it. `interfaces` are those that the user allows, the best first. A node that has none
+// of them is treated as if there were no choice: missing_interface() is what refuses it.
 std::vector<std::string> data_addresses(const std::vector<NodeView>& views,
-                                        const std::vector<std::string>& interfaces = {});
+                                        const std::vector<std::string>& interfaces = {}, bool may_join = false);
 
 // Says why the node called `name` cannot be reached on any of these interfaces; empty: it can, or none are asked for.
 std::string missing_interface(const NodeView& view, const std::string& name,

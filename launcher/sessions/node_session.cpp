@@ -65,6 +65,14 @@ Duration NodeSession::agent_patience() const {
   return heartbeat_.patience() + (limit > Duration::zero() ? limit + kReconnectSlack : Duration::zero());
 }
 
+Duration NodeSession::ranks_may_stay(Duration grace) const {
+  const Duration patience = agent_patience();
+  if (!has_started_ || is_done_ || has_agent_ended_ || is_in_touch() || patience == Duration::zero()) {
+    return Duration::zero();
+  }
+  return std::max(patience + grace - heartbeat_.silence(), Duration::zero());
+}
+
 void NodeSession::close_input(const ByeMessage& bye) {
   if (!is_open()) {
     return;
@@ -192,9 +200,7 @@ void NodeSession::lose(const Error& why) {
     return;
   }
   stage_ = Stage::kOver;
-  if (has_started_ && !has_agent_ended_ && why.code() != kAgentEnded) {
-    agent_may_stay_ = std::max(agent_patience() - heartbeat_.silence(), Duration::zero());
-  }
+  has_agent_ended_ = has_agent_ended_ || why.code() == kAgentEnded;
   heartbeat_.pause();
   attempts_.stop();
   sink_.on_lost(plan_.index, why);

@@ -59,8 +59,9 @@ class NodeSession final : private StreamSink {
   [[nodiscard]] bool has_started() const { return has_started_; }
   // Returns how long the agent goes on without a sign of life from us; zero: it notices at once when we are gone.
   [[nodiscard]] Duration agent_patience() const;
-  // Returns for how long after the loss of the session an agent that lives may have kept its ranks; zero: none did.
-  [[nodiscard]] Duration agent_may_stay() const { return agent_may_stay_; }
+  // Returns for how long from now an agent that is not in touch may have ranks, where it takes `grace` to end them.
+  // Zero: it has none, or is in touch.
+  [[nodiscard]] Duration ranks_may_stay(Duration grace) const;
   [[nodiscard]] const NodePlan& plan() const { return plan_; }
   // Returns how the node was reached; known once the agent is ready.
   [[nodiscard]] const Opened& opened() const { return opened_; }
@@ -108,7 +109,6 @@ class NodeSession final : private StreamSink {
   bool is_reached_ = false;
   bool was_resumed_ = false;
   bool has_agent_ended_ = false;  // somebody there has said so
-  Duration agent_may_stay_{};
   ResendQueue resend_;
   std::uint64_t received_ = 0;
   std::uint64_t acknowledged_ = 0;  // how many of received_ the agent knows of

@@ -16,6 +16,14 @@ Result<void> SessionInbox::check_rank(int rank) const {
   return {};
 }
 
+template <typename Message>
+Result<void> SessionInbox::of_rank(const Frame& frame, void (SessionSink::*tell)(const Message&)) const {
+  HVD_TRY_ASSIGN(const Message message, Message::decode(frame.body));
+  HVD_TRY(check_rank(message.rank));
+  (sink_.*tell)(message);
+  return {};
+}
+
 Result<void> SessionInbox::deliver(const Frame& frame) const {
   switch (static_cast<AgentMessage>(frame.type)) {
     case AgentMessage::kStarted: {
@@ -26,12 +34,8 @@ Result<void> SessionInbox::deliver(const Frame& frame) const {
       sink_.on_started(rank, pid);
       return {};
     }
-    case AgentMessage::kStartFailed: {
-      HVD_TRY_ASSIGN(const StartFailedMessage failed, StartFailedMessage::decode(frame.body));
-      HVD_TRY(check_rank(failed.rank));
-      sink_.on_start_failed(failed);
-      return {};
-    }
+    case AgentMessage::kStartFailed:
+      return of_rank(frame, &SessionSink::on_start_failed);
     case AgentMessage::kOutput: {
       HVD_TRY_ASSIGN(const OutputMessage output, OutputMessage::decode(frame.body));
       HVD_TRY(check_rank(output.rank));
@@ -52,24 +56,12 @@ Result<void> SessionInbox::deliver(const Frame& frame) const {
     case AgentMessage::kInputOver:
       sink_.on_input_over(plan_.index);
       return {};
-    case AgentMessage::kFailing: {
-      HVD_TRY_ASSIGN(const FailingMessage failing, FailingMessage::decode(frame.body));
-      HVD_TRY(check_rank(failing.rank));
-      sink_.on_failing(failing);
-      return {};
-    }
-    case AgentMessage::kExited: {
-      HVD_TRY_ASSIGN(const ExitedMessage exited, ExitedMessage::decode(frame.body));
-      HVD_TRY(check_rank(exited.rank));
-      sink_.on_exited(exited);
-      return {};
-    }
-    case AgentMessage::kExchange: {
-      HVD_TRY_ASSIGN(const ExchangeMessage exchange, ExchangeMessage::decode(frame.body));
-      HVD_TRY(check_rank(exchange.rank));
-      sink_.on_exchange(exchange);
-      return {};
-    }
+    case AgentMessage::kFailing:
+      return of_rank(frame, &SessionSink::on_failing);
+    case AgentMessage::kExited:
+      return of_rank(frame, &SessionSink::on_exited);
+    case AgentMessage::kExchange:
+      return of_rank(frame, &SessionSink::on_exchange);
     case AgentMessage::kProblem:
       sink_.on_problem(plan_.index, frame.body);
       return {};
@@ -93,12 +85,8 @@ Result<void> SessionInbox::deliver(const Frame& frame) const {
     case AgentMessage::kDone:
       sink_.on_done(plan_.index);
       return {};
-    case AgentMessage::kJoined: {
-      HVD_TRY_ASSIGN(const JoinedMessage joined, JoinedMessage::decode(frame.body));
-      HVD_TRY(check_rank(joined.rank));
-      sink_.on_joined(joined);
-      return {};
-    }
+    case AgentMessage::kJoined:
+      return of_rank(frame, &SessionSink::on_joined);
     case AgentMessage::kClock:
     case AgentMessage::kSystem:
     case AgentMessage::kSoftware:

@@ -25,6 +25,9 @@ class SessionInbox {
  private:
   // Refuses a rank that is not on this node.
   [[nodiscard]] Result<void> check_rank(int rank) const;
+  // Reads a message about one rank, and tells the sink.
+  template <typename Message>
+  Result<void> of_rank(const Frame& frame, void (SessionSink::*tell)(const Message&)) const;
 
   const NodePlan& plan_;
   const int job_size_;

@@ -8,19 +8,20 @@ namespace {
 // Agents get this long to answer. The ranks of one that does not answer run on until they wait for the others.
 constexpr auto kAnswerTime = std::chrono::seconds(2);
 
-// Stops this process and returns when it is continued. It uses SIGTSTP's default action and not SIGSTOP. Where no shell
-// could continue this process (its group is orphaned, as under `ssh -t host hvdrun`), the kernel ignores SIGTSTP and
-// the process runs on.
-void stop_self() {
+}  // namespace
+
+// It uses SIGTSTP's default action and not SIGSTOP. Where no shell could continue this process (its group is orphaned,
+// as under `ssh -t host hvdrun`), the kernel ignores SIGTSTP and the process runs on.
+void stop_self(EventLoop& loop) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTSTP);
+  const TimePoint began = loop.clock().now();  // the loop's own time stands still while this process does
   ::raise(SIGTSTP);
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  loop.postpone(loop.clock().now() - began);
 }
-
-}  // namespace
 
 void Suspension::begin() {
   if (is_under_way_) {
@@ -48,10 +49,9 @@ void Suspension::stop() {
   loop_.cancel(timer_);
   timer_ = 0;
   sink_.leave_terminal();
-  const TimePoint began = loop_.clock().now();  // the loop's own time stands still while this process does
-  stop_self();
+  stop_self(loop_);
   is_under_way_ = false;
-  sink_.let_continue(loop_.clock().now() - began);
+  sink_.let_continue();
 }
 
 }  // namespace hvd::launch

@@ -11,13 +11,17 @@
 
 namespace hvd::launch {
 
+// Stops this process, as SIGTSTP does where nobody handles it, and returns when it is continued. The timers of the loop
+// do not run meanwhile. Where no shell could continue this process it returns at once. SIGTSTP is blocked.
+void stop_self(EventLoop& loop);
+
 class Suspension {
  public:
   struct Sink {
     // Asks the agents to stop their ranks, and returns how many of them will answer.
     std::function<int()> suspend;
-    // Asks the agents to let their ranks go on, after everything was stopped for this long.
-    std::function<void(Duration stopped)> let_continue;
+    // Asks the agents to let their ranks go on.
+    std::function<void()> let_continue;
     // Stops drawing on the terminal, which is the shell's until let_continue().
     std::function<void()> leave_terminal;
   };

@@ -3,13 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <optional>
 #include <sstream>
 
 #include "launcher/ssh/base64.h"
 #include "launcher/ssh/known_hosts.h"
 #include "launcher/ssh/ssh_wire.h"
+#include "runtime/base/fd.h"
 
 namespace hvd::launch {
 namespace {
@@ -58,13 +58,6 @@ Result<KeyFile> inspect_openssh(std::string_view text) {
   return key;
 }
 
-std::string read_all(const std::string& path) {
-  const std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return std::move(text).str();
-}
-
 // Returns the key of a line such as "ssh-ed25519 AAAA... comment".
 std::string blob_of_pub_file(const std::string& text) {
   std::istringstream words(text);
@@ -78,7 +71,7 @@ std::string blob_of_pub_file(const std::string& text) {
 Result<KeyFile> public_half(const std::string& path, const std::string& file, const Error& why) {
   KeyFile key;
   key.path = path;
-  key.public_blob = blob_of_pub_file(read_all(file));
+  key.public_blob = blob_of_pub_file(text_of_file(file));
   key.type = key_type_of_blob(key.public_blob);
   key.is_public = true;
   return key.type.empty() ? Result<KeyFile>(why) : Result<KeyFile>(std::move(key));
@@ -116,12 +109,12 @@ Result<KeyFile> read_key_file(const std::string& path) {
   if (::access(path.c_str(), R_OK) != 0) {
     return Error(Code::kInvalid, "not readable");
   }
-  std::string text = read_all(path);
+  std::string text = text_of_file(path);
   HVD_TRY_ASSIGN(KeyFile key, inspect_key(text));
   key.path = path;
   key.text = std::move(text);
   if (key.public_blob.empty()) {
-    key.public_blob = blob_of_pub_file(read_all(path + ".pub"));
+    key.public_blob = blob_of_pub_file(text_of_file(path + ".pub"));
     const std::string type = key_type_of_blob(key.public_blob);
     key.type = type.empty() ? key.type : type;
   }

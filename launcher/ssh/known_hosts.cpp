@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -95,9 +93,7 @@ bool matches_hosts(std::string_view hosts, const std::string& name) {
   bool matched = false;
   std::string_view rest = hosts;
   while (!rest.empty()) {
-    const auto comma = std::min(rest.find(','), rest.size());
-    std::string_view pattern = rest.substr(0, comma);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    std::string_view pattern = take_until(rest, ',');
     const bool is_negated = pattern.starts_with('!');
     if (is_negated) {
       pattern.remove_prefix(1);
@@ -217,14 +213,11 @@ std::vector<KnownHost> load_known_hosts(const SshHostConfig& config) {
   const std::string portless = config.host_key_alias.empty() && config.port != 22 ? lowered(config.hostname) : "";
   for (const auto* files : {&config.user_known_hosts, &config.global_known_hosts}) {
     for (const std::string& file : *files) {
-      const std::ifstream in(file, std::ios::binary);
-      std::ostringstream text;
-      text << in.rdbuf();
-      for (KnownHost& entry : find_known_hosts(text.view(), file, name)) {
+      const std::string text = text_of_file(file);
+      for (KnownHost& entry : find_known_hosts(text, file, name)) {
         known.push_back(std::move(entry));
       }
-      for (KnownHost& entry :
-           portless.empty() ? std::vector<KnownHost>() : find_known_hosts(text.view(), file, portless)) {
+      for (KnownHost& entry : portless.empty() ? std::vector<KnownHost>() : find_known_hosts(text, file, portless)) {
         entry.is_portless = true;
         known.push_back(std::move(entry));
       }
@@ -261,11 +254,8 @@ std::string host_key_algorithms(const std::string& wanted, const std::vector<Kno
   std::string list;
   std::string_view rest = wanted.empty() ? kHostKeyAlgorithms : std::string_view(wanted);
   while (!rest.empty()) {
-    const auto comma = std::min(rest.find(','), rest.size());
-    const std::string_view algorithm = rest.substr(0, comma);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-    if (is_usable(algorithm)) {
-      list += (list.empty() ? "" : ",") + std::string(algorithm);
+    if (const std::string_view algorithm = take_until(rest, ','); is_usable(algorithm)) {
+      add_to_list(list, algorithm, ",");
     }
   }
   return list;

@@ -21,8 +21,9 @@ class SystemSshTransport final : public Transport {
     }
     RshCommand command = system_ssh_command(request, options_.connect_timeout);
     command.afterword = "; this hvdrun was built without libssh2, so it needs the system's ssh";
-    return std::make_unique<RshStream>(shared_, std::move(command), sink);
+    return std::make_unique<RshStream>(std::make_shared<RshConversation>(shared_, std::move(command), sink));
   }
+  [[nodiscard]] std::optional<TimePoint> pushed_at() const override { return shared_->pushed_at; }
 
  private:
   const SshOptions options_;

@@ -16,6 +16,7 @@ class SshTransport final : public Transport {
   std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override {
     return std::make_unique<SshStream>(std::make_shared<SshConversation>(shared_, target, sink));
   }
+  [[nodiscard]] std::optional<TimePoint> pushed_at() const override { return shared_->system_ssh->pushed_at; }
 
  private:
   std::shared_ptr<SshShared> shared_;  // shared: streams may outlive their transport

@@ -106,7 +106,7 @@ Error SshReachWords::not_logged_in_within(Duration limit) const {
 Error SshReachWords::no_turn_within(Duration limit, bool is_connected, std::size_t slots) {
   return Error(Code::kTimeout, (is_connected ? "connected, but not logged in yet after " : "not tried yet after ") +
                                    duration_text(limit) + ": it waited for other hosts, of which " +
-                                   std::to_string(slots) + " are logged in at at once");
+                                   std::to_string(slots) + " are logged in at once");
 }
 
 }  // namespace hvd::launch

@@ -66,9 +66,7 @@ std::string common_names(LIBSSH2_SESSION* session, int method, std::string_view 
   const std::vector<std::string> known = known_names(session, method);
   std::vector<std::string> common;
   while (!wanted.empty()) {
-    const auto comma = std::min(wanted.find(','), wanted.size());
-    const std::string_view name = wanted.substr(0, comma);
-    wanted.remove_prefix(std::min(comma + 1, wanted.size()));
+    const std::string_view name = take_until(wanted, ',');
     if (std::find(known.begin(), known.end(), name) != known.end()) {
       common.emplace_back(name);
     }

@@ -1,8 +1,6 @@
 #include "launcher/ssh/ssh_stream.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <utility>
 
 #include "runtime/base/text.h"
@@ -20,12 +18,6 @@ constexpr Duration kStartPatience = std::chrono::seconds(120);
 constexpr int kMomentsPerAnswer = 20;
 // The exit status may follow the end of the output by so much. An agent that lives on without output is not waited for.
 constexpr Duration kEndPatience = std::chrono::seconds(2);
-
-std::string megabytes(std::size_t bytes) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text.data();
-}
 
 }  // namespace
 
@@ -125,7 +117,8 @@ void SshConversation::switch_over(const SshReach& reach) {
   command.lookup = reach.config().hostname;
   command.afterword = "; the system's ssh is used because " + way_out.because +
                       (way_out.own_try.empty() ? "" : "; hvdrun's own try: " + way_out.own_try);
-  system_ssh_ = std::make_unique<RshStream>(shared_->system_ssh, std::move(command), sink_);
+  system_ssh_ =
+      std::make_unique<RshStream>(std::make_shared<RshConversation>(shared_->system_ssh, std::move(command), sink_));
   system_ssh_->write(input_.release());
   if (input_.wants_end()) {
     system_ssh_->close_input();
@@ -277,7 +270,7 @@ void SshConversation::on_greeting() {
                                                       "', which was not offered"));
         }
         input_.push(image->bytes);
-        sink_.on_progress("pushing the agent (" + megabytes(image->bytes.size()) + ")");
+        sink_.on_progress(formatted("pushing the agent (%.1f MB)", static_cast<double>(image->bytes.size()) / 1e6));
         if (stage_ == Stage::kOver) {
           return;
         }
@@ -324,6 +317,9 @@ std::size_t SshConversation::flush() {
   }
   if (stage_ == Stage::kStarting && total > 0) {
     expect_progress();
+    if (input_.has_image()) {
+      shared_->system_ssh->pushed_at = shared_->loop.now();
+    }
   }
   if (input_.is_end_next()) {
     const auto ended = session_->send_end_of_input();

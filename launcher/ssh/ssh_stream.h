@@ -86,19 +86,6 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   bool is_agent_up_ = false;
 };
 
-class SshStream final : public Stream {
- public:
-  explicit SshStream(std::shared_ptr<SshConversation> conversation) : conversation_(std::move(conversation)) {
-    conversation_->start();
-  }
-  ~SshStream() override { conversation_->abandon(); }
-  SshStream(const SshStream&) = delete;
-  SshStream& operator=(const SshStream&) = delete;
-  void write(std::string bytes) override { conversation_->write(std::move(bytes)); }
-  void close_input() override { conversation_->close_input(); }
-
- private:
-  std::shared_ptr<SshConversation> conversation_;
-};
+using SshStream = ConversationStream<SshConversation>;
 
 }  // namespace hvd::launch

@@ -59,6 +59,11 @@ void FailureOrder::note_end(int rank, bool has_failed, TimePoint when) {
   at(rank).has_failed = has_failed;
 }
 
+void FailureOrder::note_lost(int rank) {
+  at(rank) = Record();
+  note_end(rank, false, {});
+}
+
 const FailureNews* FailureOrder::told(int rank) const {
   return at(rank).news || at(rank).has_left_failing(patience_) ? &at(rank).told : nullptr;
 }

@@ -37,6 +37,8 @@ class FailureOrder {
   void note_loss(int rank);
   void note_news(int rank, const FailureNews& news, TimePoint at);
   void note_end(int rank, bool has_failed, TimePoint at);
+  // The job does without the rank: what was known of it says nothing of a later failure.
+  void note_lost(int rank);
 
   // Finding is the first failure so far. `must_wait`: some rank that is not known to have failed may have failed before
   // it.

@@ -83,6 +83,9 @@ JobActions JobNodes::handle(const NodeEnding& event) {
   cause.kind = Cause::Kind::kLoss;
   cause.lines.push_back("the agent on " + plan.host.name + " ends, with " + ranks_text(plan) + ": " + event.why);
   const std::vector<int> there = job_.ranks_there(plan);
+  if (job_.phase == JobPhase::kRunning && there.empty()) {
+    return {};  // all of its ranks had ended, or were done without before
+  }
   if (job_.are_newcomers(there)) {
     return changes_.lose(there, cause.lines.front());
   }

@@ -69,7 +69,8 @@ JobActions JobRanks::handle(const RankFailing& event) {
   if (job_.order.told(event.rank) == nullptr) {
     return failure_.look_again();
   }
-  if (changes_.is_worth_restarting(event.rank)) {
+  const bool is_spare = job_.is_newcomer(event.rank) || changes_.go_on_without(event.rank);
+  if (is_spare || changes_.is_worth_restarting(event.rank)) {
     return {AwaitEnd{event.rank, record.pid}};
   }
   return failure_.look(false);
@@ -104,7 +105,7 @@ JobActions JobRanks::end_released(const RankExited& event) {
   RankRecord& record = job_.rank(event.rank);
   record.state = RankRecord::State::kEnded;
   record.status = event.status;
-  job_.order.note_end(event.rank, false, event.at);
+  job_.order.note_lost(event.rank);
   return after_released(event.rank);
 }
 

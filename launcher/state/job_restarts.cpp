@@ -8,7 +8,8 @@ constexpr int kMostUnreachedStarts = 5;
 
 }  // namespace
 
-bool JobRestarts::on_ended(const Placement& placement, const JobState& state, TimePoint now) {
+bool JobRestarts::on_ended(const Placement& placement, const JobState& state, TimePoint now,
+                           const std::vector<Duration>& ranks_may_stay) {
   is_due_ = false;
   has_kept_all_ = has_kept_all_ && state.has_kept_all();
   if (!state.cause() || state.was_interrupted()) {
@@ -22,7 +23,9 @@ bool JobRestarts::on_ended(const Placement& placement, const JobState& state, Ti
   }
   for (const NodePlan& node : placement.nodes) {
     if (state.is_lost(node.index)) {
-      offers_.exclude(node.host.name, now);
+      // Ranks that cannot be reached may live on, and would share the host's GPUs with new ones.
+      const auto index = static_cast<std::size_t>(node.index);
+      offers_.exclude(node.host.name, now, index < ranks_may_stay.size() ? ranks_may_stay[index] : Duration::zero());
     }
   }
   // At the first start nothing is waited for: where hosts cannot be reached, the mistake may be one for all of them.

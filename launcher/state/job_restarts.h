@@ -3,6 +3,8 @@
 // nothing of an earlier start can disturb it. Pure: times come with the calls.
 #pragma once
 
+#include <vector>
+
 #include "launcher/offers/host_offers.h"
 #include "launcher/state/job_state.h"
 
@@ -22,8 +24,10 @@ class JobRestarts {
   // A start begins, and may end without a word of it.
   void on_begun() { is_due_ = false; }
   // A start has ended so. Returns true when all ranks are to be started again, on seats(). Hosts that it lost are left
-  // alone for a time.
-  bool on_ended(const Placement& placement, const JobState& state, TimePoint now);
+  // alone for a time, which is that of `ranks_may_stay` at least: for each node, how long from now it may still have
+  // ranks; none for nodes beyond its end.
+  bool on_ended(const Placement& placement, const JobState& state, TimePoint now,
+                const std::vector<Duration>& ranks_may_stay = {});
 
   [[nodiscard]] bool is_due() const { return is_due_; }
   [[nodiscard]] int number() const { return number_; }

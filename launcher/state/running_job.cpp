@@ -24,7 +24,7 @@ void RunningJob::add(const NodePlan& plan) {
 
 void RunningJob::lose(int lost) {
   rank(lost).state = RankRecord::State::kLost;
-  order.note_end(lost, false, {});
+  order.note_lost(lost);
 }
 
 void RunningJob::note_error(int failed) {

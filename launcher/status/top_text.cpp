@@ -1,8 +1,6 @@
 #include "launcher/status/top_text.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include <nlohmann/json.hpp>
 
@@ -16,9 +14,7 @@ namespace {
 using nlohmann::json;
 
 std::string decimal(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), value < 9.95 ? "%.1f" : "%.0f", value);
-  return text.data();
+  return formatted(value < 9.95 ? "%.1f" : "%.0f", value);
 }
 
 std::string age_text(std::uint64_t ms) {

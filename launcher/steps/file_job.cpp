@@ -15,6 +15,7 @@
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/mount_command.h"
+#include "launcher/process/exit_status.h"
 #include "launcher/report/silent_reporter.h"
 #include "launcher/report/step_reporter.h"
 #include "launcher/state/exit_codes.h"
@@ -84,8 +85,11 @@ class FileJob {
     if (observer_ != nullptr && !memory.has_begun() && !memory.unreached().hosts.empty()) {
       observer_->on_unreached(memory.unreached());
     }
-    if (observer_ != nullptr && memory.is_interrupted()) {
+    if (observer_ != nullptr && (memory.is_interrupted() || stopped_by_ != 0)) {
       observer_->on_interrupted();
+    }
+    if (observer_ != nullptr && memory.has_failed_rank()) {
+      observer_->on_failed_rank();
     }
     if (observer_ != nullptr) {
       observer_->on_lost(lost_hosts(memory));
@@ -229,7 +233,17 @@ class FileJob {
     step.is_to_be_requeued = &is_to_be_requeued_;
     step.records = &*records_;
     step.name = "preparation";
-    return run_step_(step);
+    step.on_late_signal = [this](int signo, int code) {
+      if (code == 0) {
+        stopped_by_ = signo;
+      }
+      return stopped_by_ != 0;
+    };
+    auto ended = run_step_(step);
+    if (stopped_by_ != 0) {
+      say(job_, "hvdrun got " + signal_name(stopped_by_) + " before the ranks were started");
+    }
+    return ended;
   }
 
   Result<int> run_ranks(StepMemory& memory, Duration took) {
@@ -437,6 +451,7 @@ class FileJob {
   const SteadyClock clock_;
   std::optional<JobRecords> records_;  // of the whole job, from its beginning on
   bool is_to_be_requeued_ = false;     // by Slurm, when all is cleaned up
+  int stopped_by_ = 0;                 // the signal that came between the preparation and the ranks
 };
 
 }  // namespace

@@ -34,6 +34,8 @@ class FileJobObserver {
   virtual void on_unreached(const Unreached& unreached) = 0;
   // A signal that this process got ends the job.
   virtual void on_interrupted() = 0;
+  // The end of one of its processes, or of its preparation on a node, ends the job, whose exit code it gives.
+  virtual void on_failed_rank() = 0;
   // The job ends, and these hosts were lost: what it left there may end some time later.
   virtual void on_lost(const std::vector<std::string>& hosts) = 0;
   // The job's page is kept among hvdrun's own files, which only the user may read.

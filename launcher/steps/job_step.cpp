@@ -17,6 +17,7 @@
 #include "launcher/process/own_process.h"
 #include "launcher/run/job_runner.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/sessions/suspension.h"
 #include "launcher/steps/job_hosts.h"
 #include "launcher/steps/open_files_of.h"
 #include "launcher/steps/own_transports.h"
@@ -27,6 +28,14 @@
 #include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
+namespace {
+
+// Says whether the signal, which came after the ranks, ends what was to follow them; 0: none came.
+bool is_cut_short(const JobStep& step, const Result<int>& code, int signo) {
+  return signo != 0 && step.on_late_signal && code.ok() && step.on_late_signal(signo, code.value());
+}
+
+}  // namespace
 
 Result<int> run_step(const JobStep& step) {
   const JobSpec& job = step.job;
@@ -39,7 +48,7 @@ Result<int> run_step(const JobStep& step) {
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;
   Gang* gathering = nullptr;
-  int signal_while_gathering = 0;
+  int signal_beside_ranks = 0;  // while the agents gather, or end
   std::unique_ptr<Log> log;
   SlurmNotice notice(*loop, job.requeued_job, job.environment,
                      [&log](const std::string& line) { log->write(LogLevel::kWarning, line); });
@@ -53,8 +62,10 @@ Result<int> run_step(const JobStep& step) {
     }
     if (runner != nullptr) {
       runner->on_signal(signo);
+    } else if (signo == SIGTSTP) {
+      stop_self(*loop);
     } else if (gathering != nullptr && (signo == SIGINT || signo == SIGTERM || signo == SIGHUP || is_notice)) {
-      signal_while_gathering = signo;
+      signal_beside_ranks = signo;
       gathering->interrupt("hvdrun got " + signal_name(signo));
     }
   }));
@@ -87,8 +98,8 @@ Result<int> run_step(const JobStep& step) {
     const auto gathered = gang->gather();
     gathering = nullptr;
     if (!gathered.ok()) {
-      note_requeue(signal_while_gathering == SIGTERM || signal_while_gathering == SIGUSR1);
-      return report_no_start(job, gathered.error(), signal_while_gathering);
+      note_requeue(signal_beside_ranks == SIGTERM || signal_beside_ranks == SIGUSR1);
+      return report_no_start(job, gathered.error(), signal_beside_ranks);
     }
   }
   Placement placement = gang != nullptr ? gang->placement() : step.placement;
@@ -159,8 +170,10 @@ Result<int> run_step(const JobStep& step) {
       say(job, words);
     }
   }
-  note_requeue(owner.was_told_to_end());
-  return code;
+  const bool is_cut = is_cut_short(step, code, signal_beside_ranks);
+  note_requeue(owner.was_told_to_end() ||
+               (is_cut && (signal_beside_ranks == SIGTERM || signal_beside_ranks == SIGUSR1)));
+  return is_cut ? Result<int>(128 + signal_beside_ranks) : code;
 }
 
 }  // namespace hvd::launch

@@ -39,6 +39,9 @@ struct JobStep {
   const HostOffers* offers = nullptr;
   // Returns the folder that the nodes get, where the whole job knows more of it than the step; empty: what `job` says.
   std::function<Result<std::optional<Tree>>()> tree{};
+  // A signal came when the step had ended with this code, and its engine had not. Returns whether more was to follow,
+  // which does not; the step then ends with the signal's code. Empty: nothing follows, and the signal comes too late.
+  std::function<bool(int signo, int code)> on_late_signal{};
 };
 
 // Returns hvdrun's exit code. Its event loop, and everything registered with it, ends when it returns.

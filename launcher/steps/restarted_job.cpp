@@ -14,6 +14,7 @@
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/restart_reporter.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/sessions/suspension.h"
 #include "launcher/state/exit_codes.h"
 #include "launcher/steps/job_hosts.h"
 #include "launcher/steps/step_log.h"
@@ -42,7 +43,17 @@ Result<int> RestartedJob::run() {
     memory.restarts.on_begun();
     JobStep step{job_, placement_, {}, report_by, {}, {}, {}, &is_to_be_requeued_, &records_};
     step.offers = &memory.restarts.offers();
+    step.on_late_signal = [&](int signo, int) {
+      if (memory.restarts.is_due()) {
+        stopped_by_ = signo;
+      }
+      return stopped_by_ != 0;
+    };
     HVD_TRY_ASSIGN(const int code, run_(step));
+    if (stopped_by_ != 0) {
+      say_end(stopped_error(), code);
+      return code;
+    }
     if (!memory.restarts.is_due()) {
       return code == 0 && !memory.restarts.has_kept_all() ? exit_code::kOutputFailed : code;
     }
@@ -85,7 +96,10 @@ JobRestarts::Limits RestartedJob::limits() const {
 
 Result<void> RestartedJob::place_again(JobRestarts& restarts) {
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock_));
-  HVD_TRY(loop->watch_signals(without_ignored({SIGINT, SIGTERM, SIGHUP}), [&](int signo) {
+  HVD_TRY(loop->watch_signals(without_ignored({SIGINT, SIGTERM, SIGHUP, SIGTSTP}), [&](int signo) {
+    if (signo == SIGTSTP) {
+      return stop_self(*loop);
+    }
     stopped_by_ = signo;
     loop->stop();
   }));
@@ -99,7 +113,7 @@ Result<void> RestartedJob::place_again(JobRestarts& restarts) {
   const auto enough = await_seats(*loop, source.get(), restarts.offers(), wanted,
                                   [this](const std::string& line) { say_unless_quiet(job_, line); });
   if (stopped_by_ != 0) {
-    return Error(Code::kCancelled, "hvdrun got " + signal_name(stopped_by_));
+    return stopped_error();
   }
   HVD_TRY(enough);
   Seats seats = restarts.offers().seats(clock_.now());
@@ -109,6 +123,10 @@ Result<void> RestartedJob::place_again(JobRestarts& restarts) {
   job_.hosts = std::move(seats.hosts);
   job_.size = seats.count;
   return {};
+}
+
+Error RestartedJob::stopped_error() const {
+  return {Code::kCancelled, "hvdrun got " + signal_name(stopped_by_)};
 }
 
 void RestartedJob::say_end(const Error& why, int code) {

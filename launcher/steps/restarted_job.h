@@ -29,6 +29,8 @@ class RestartedJob {
   [[nodiscard]] JobRestarts::Limits limits() const;
   // Places the ranks on the hosts that there are, once these are enough.
   Result<void> place_again(JobRestarts& restarts);
+  // A signal has ended the job between two starts.
+  [[nodiscard]] Error stopped_error() const;
   // The job ends between two starts.
   void say_end(const Error& why, int code);
 

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
-#include <time.h>
-
 #include "launcher/survey/link_probe.h"
 #include "launcher/survey/own_software.h"
 #include "launcher/survey/own_system.h"
+#include "runtime/base/clock.h"
 #include "runtime/io/socket.h"
 
 namespace hvd::launch {
@@ -14,12 +13,6 @@ namespace {
 
 // An errand gets this beyond its own deadline, to report its result.
 constexpr Duration kErrandSlack = std::chrono::milliseconds(500);
-
-std::int64_t unix_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 }  // namespace
 

@@ -1,9 +1,7 @@
 #include "launcher/survey/node_gpus.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -45,9 +43,7 @@ std::optional<AmdGpu> amd_gpu_of(const fs::path& root, const fs::path& node) {
     } else if (key == "drm_render_minor") {
       gpu.minor = std::to_string(value);
     } else if (key == "unique_id" && value != 0) {
-      std::array<char, 24> text{};
-      static_cast<void>(std::snprintf(text.data(), text.size(), "GPU-%016llx", static_cast<unsigned long long>(value)));
-      gpu.uuid = text.data();
+      gpu.uuid = formatted("GPU-%016llx", static_cast<unsigned long long>(value));
     }
   }
   std::error_code failed;

@@ -7,6 +7,8 @@
 #include <optional>
 #include <sstream>
 
+#include "runtime/base/fd.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -15,15 +17,8 @@ namespace fs = std::filesystem;
 // A version 1 group without a limit holds the largest multiple of the page size that fits.
 constexpr std::uint64_t kVersion1Unlimited = std::uint64_t{1} << 62U;
 
-std::string first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
 std::optional<std::uint64_t> number_in(const fs::path& file) {
-  std::istringstream in(first_line(file));
+  std::istringstream in(first_line_of_file(file));
   std::uint64_t number = 0;
   return in >> number ? std::optional(number) : std::nullopt;  // "max" is none
 }
@@ -61,7 +56,7 @@ void visit_groups(const fs::path& mount, const std::string& path, const std::fun
 }
 
 void take_version_2(const fs::path& group, CgroupLimits& limits) {
-  std::istringstream cpu(first_line(group / "cpu.max"));
+  std::istringstream cpu(first_line_of_file(group / "cpu.max"));
   double quota = 0;
   double period = 0;
   if (cpu >> quota >> period && quota > 0 && period > 0) {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <memory>
-#include <sstream>
+
+#include "runtime/base/fd.h"
 
 namespace hvd::launch {
 namespace {
@@ -17,12 +17,7 @@ namespace fs = std::filesystem;
 
 // Returns an empty list when the file is not there or does not hold a list.
 CpuList list_in(const fs::path& file) {
-  std::ifstream in(file);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) {
-    return {};
-  }
-  auto cpus = parse_cpu_list(text.str());
+  auto cpus = parse_cpu_list(text_of_file(file));
   return cpus.ok() ? std::move(cpus).value() : CpuList{};
 }
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdlib>
 #include <deque>
-#include <fstream>
 #include <initializer_list>
 #include <map>
 #include <sstream>
@@ -16,6 +15,7 @@
 
 #include "launcher/process/output_of.h"
 #include "launcher/process/spawn.h"
+#include "runtime/base/fd.h"
 
 namespace hvd::launch {
 namespace {
@@ -25,20 +25,13 @@ constexpr const char* kReader = "py-spy";
 constexpr int kTries = 4;
 constexpr std::size_t kMostText = 512U << 10U;
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
-}
-
 std::string proc(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
 std::vector<std::string> environment_of_process(pid_t pid) {
   std::vector<std::string> all;
-  std::istringstream text(text_of(proc(pid, "environ")));
+  std::istringstream text(text_of_file(proc(pid, "environ")));
   for (std::string entry; std::getline(text, entry, '\0');) {
     all.push_back(entry);
   }
@@ -46,7 +39,7 @@ std::vector<std::string> environment_of_process(pid_t pid) {
 }
 
 std::string first_word_of_process(pid_t pid) {
-  const std::string line = text_of(proc(pid, "cmdline"));
+  const std::string line = text_of_file(proc(pid, "cmdline"));
   return line.substr(0, line.find('\0'));
 }
 
@@ -55,7 +48,7 @@ bool is_python(pid_t pid) {
   const ssize_t size = ::readlink(proc(pid, "exe").c_str(), path.data(), path.size());
   const std::string_view exe(path.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
   return exe.substr(exe.rfind('/') + 1).starts_with("python") ||
-         text_of(proc(pid, "maps")).find("/libpython") != std::string::npos;
+         text_of_file(proc(pid, "maps")).find("/libpython") != std::string::npos;
 }
 
 std::multimap<pid_t, pid_t> children_by_parent() {
@@ -66,7 +59,7 @@ std::multimap<pid_t, pid_t> children_by_parent() {
     if (pid <= 0) {
       continue;
     }
-    const std::string stat = text_of(proc(pid, "stat"));
+    const std::string stat = text_of_file(proc(pid, "stat"));
     std::istringstream rest(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
     std::string state;
     pid_t parent = 0;
@@ -123,7 +116,7 @@ std::string find_stack_reader(const std::string& python, const std::vector<std::
 }
 
 std::string kernel_view(pid_t pid) {
-  std::istringstream status(text_of(proc(pid, "status")));
+  std::istringstream status(text_of_file(proc(pid, "status")));
   std::string state;
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("State:") && line.find('(') != std::string::npos) {
@@ -134,9 +127,9 @@ std::string kernel_view(pid_t pid) {
   if (state.empty()) {
     return "";
   }
-  std::string where = text_of(proc(pid, "wchan"));
+  std::string where = text_of_file(proc(pid, "wchan"));
   where = where.empty() || where == "0" ? "" : " in " + where;
-  std::string call = text_of(proc(pid, "syscall"));
+  std::string call = text_of_file(proc(pid, "syscall"));
   call = call.substr(0, call.find_first_of(" \n"));
   const bool is_number = !call.empty() && call.find_first_not_of("0123456789") == std::string::npos;
   return state + where + (is_number ? ", system call " + call : "");

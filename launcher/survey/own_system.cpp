@@ -10,7 +10,6 @@
 #include <charconv>
 #include <climits>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -18,6 +17,7 @@
 #include "launcher/survey/own_cgroup.h"
 #include "launcher/survey/own_cores.h"
 #include "launcher/survey/own_interfaces.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/text.h"
 #include "runtime/io/socket.h"
 
@@ -25,13 +25,6 @@ namespace hvd::launch {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of(const fs::path& file) {
-  const std::ifstream in(file);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return std::move(text).str();
-}
 
 // Reads "MemTotal:  8000000 kB" into bytes; 0 when it is not there.
 std::uint64_t memory_field(const std::string& meminfo, const std::string& name) {
@@ -73,15 +66,15 @@ std::string try_to_listen() {
 }
 
 void take_ports(SystemSurvey& system, const fs::path& root) {
-  std::istringstream range(text_of(root / "proc/sys/net/ipv4/ip_local_port_range"));
+  std::istringstream range(text_of_file(root / "proc/sys/net/ipv4/ip_local_port_range"));
   std::int32_t first = 0;
   std::int32_t last = 0;
   if (range >> first >> last && first >= 0 && last <= 65535) {
     system.first_port = first;
     system.last_port = last;
     // A port in both tables counts twice; the number only has to tell a few free ports from many.
-    system.used_ports = count_used_ports(text_of(root / "proc/net/tcp"), first, last) +
-                        count_used_ports(text_of(root / "proc/net/tcp6"), first, last);
+    system.used_ports = count_used_ports(text_of_file(root / "proc/net/tcp"), first, last) +
+                        count_used_ports(text_of_file(root / "proc/net/tcp6"), first, last);
   }
   system.listen_error = try_to_listen();
 }
@@ -139,7 +132,7 @@ std::int32_t count_used_ports(std::string_view tcp_table, std::int32_t first, st
 }
 
 std::string own_machine(const std::string& root) {
-  std::string machine = text_of(root + "/proc/sys/kernel/random/boot_id");
+  std::string machine = text_of_file(root + "/proc/sys/kernel/random/boot_id");
   while (machine.ends_with('\n')) {
     machine.pop_back();
   }
@@ -153,19 +146,19 @@ std::string own_machine(const std::string& root) {
 SystemSurvey own_system(const std::string& root) {
   const fs::path base = root.empty() ? "/" : root;
   SystemSurvey system;
-  system.system = pretty_name(text_of(base / "etc/os-release"));
+  system.system = pretty_name(text_of_file(base / "etc/os-release"));
   utsname name{};
   if (::uname(&name) == 0) {
     system.kernel = std::string(name.sysname) + " " + name.release;
     system.machine = name.machine;
-    system.own_name_address = address_in_hosts(text_of(base / "etc/hosts"), name.nodename);
+    system.own_name_address = address_in_hosts(text_of_file(base / "etc/hosts"), name.nodename);
   }
   const auto program = own_program();
   system.agent_path = program.ok() ? program.value() : "";
   const CgroupLimits cgroup = own_cgroup_limits(root);
   system.processors = static_cast<std::int32_t>(allowed_cpus().size());
   system.processor_limit = cgroup.processors;
-  const std::string meminfo = text_of(base / "proc/meminfo");
+  const std::string meminfo = text_of_file(base / "proc/meminfo");
   system.memory = memory_field(meminfo, "MemTotal");
   system.memory_free = memory_field(meminfo, "MemAvailable");
   system.memory_limit = cgroup.memory;

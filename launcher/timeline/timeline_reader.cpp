@@ -36,13 +36,11 @@ std::uint64_t elements_of(const std::string& shape) {
   std::uint64_t product = 1;
   std::string_view rest = std::string_view(shape).substr(1, shape.size() - 2);
   while (!trimmed(rest).empty()) {
-    const std::size_t end = std::min(rest.find(','), rest.size());
-    const auto size = parse_number<std::uint64_t>(trimmed(rest.substr(0, end)));
+    const auto size = parse_number<std::uint64_t>(trimmed(take_until(rest, ',')));
     if (!size || (*size != 0 && product > UINT64_MAX / *size)) {
       return 0;
     }
     product *= *size;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return product;
 }

@@ -1,8 +1,6 @@
 #include "launcher/timeline/timeline_tables.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <vector>
 
 #include "launcher/report/listing.h"
@@ -16,18 +14,13 @@ using Rows = std::vector<std::vector<std::string>>;
 
 // "812 us", "12.3 ms", "2.1 s".
 std::string short_time_text(double seconds) {
-  std::array<char, 32> text{};
   const double number = seconds < 1e-3 ? seconds * 1e6 : seconds < 1 ? seconds * 1e3 : seconds;
   const char* const unit = seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s";
-  static_cast<void>(
-      std::snprintf(text.data(), text.size(), number < 100 && number > 0 ? "%.1f %s" : "%.0f %s", number, unit));
-  return text.data();
+  return formatted(number < 100 && number > 0 ? "%.1f %s" : "%.0f %s", number, unit);
 }
 
 std::string percent_text(double part, double whole) {
-  std::array<char, 32> text{};
-  static_cast<void>(std::snprintf(text.data(), text.size(), "%.0f %%", whole > 0 ? 100 * part / whole : 0.0));
-  return text.data();
+  return formatted("%.0f %%", whole > 0 ? 100 * part / whole : 0.0);
 }
 
 // "rank 3", "ranks 0, 2-5", or "17 ranks" where naming them would be long. They are in ascending order.

@@ -29,10 +29,11 @@ constexpr std::string_view kFail = "HVDRUN-FAIL ";
 // o:     the agent $a is there, and whole. A name and a size are not enough: after a power failure a file may be zeros.
 // p DIR: finds the agent in DIR, or a file $t that is ours alone and that can hold and run it: tried with a program of
 //        one line, and with as many zeros, while there is another place to go. x says why not.
+// e is the login's umask, which the ranks get.
 // The new file is run once with --version before it gets its final name, so that what lets scripts run but not this
 // (another processor, a security policy) is found while an error can still be told apart from the agent's own output.
 constexpr const char* kScript =
-    "umask 077; t=; w=; "
+    "e=$(umask); umask 077; t=; w=; "
     "f() { echo; echo \"HVDRUN-FAIL $*\"; exit 1; }; "
     "g() { rm -f \"$t\"; f \"$@\"; }; "
     "i() { rm -f \"$t\"; exit 1; }; trap i HUP INT PIPE TERM; "
@@ -64,7 +65,7 @@ constexpr const char* kScript =
     "it\"; "
     "ln \"$t\" \"$a\" 2>/dev/null || o 2>/dev/null || mv -f \"$t\" \"$a\" || g \"cannot write to $d\"; rm -f \"$t\"; "
     "else touch -c \"$a\" 2>/dev/null; fi; "
-    "echo; echo HVDRUN-AGENT; exec \"$a\" serve";
+    "umask $e; echo; echo HVDRUN-AGENT; exec \"$a\" serve";
 
 // The script, for the image that fits the node's processor. Where that is not the first, the script asks for it by
 // name.

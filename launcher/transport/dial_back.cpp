@@ -16,8 +16,6 @@ namespace {
 
 // All agents of a job may call in the same moment, so that many calls may wait in the kernel.
 constexpr int kBacklog = 4096;
-// This passes between attempts to take a call when this process has no descriptors left; otherwise the loop would spin.
-constexpr auto kAcceptRetry = std::chrono::milliseconds(100);
 
 // At most so many addresses of strangers are named. How often they call, and from how many addresses, is up to them.
 constexpr std::size_t kMostTold = 8;
@@ -143,8 +141,15 @@ Result<void> DialBack::listen_at(const SocketAddress& address) {
   Listener listener;
   HVD_TRY_ASSIGN(listener.fd, listen_tcp(address, kBacklog));
   HVD_TRY_ASSIGN(const SocketAddress bound, SocketAddress::local_of(listener.fd.get()));
-  const int fd = listener.fd.get();
-  HVD_TRY_ASSIGN(listener.watch, loop_.watch(fd, EPOLLIN, [this, fd](std::uint32_t) { on_connection(fd); }));
+  AcceptWatch::Handlers handlers;
+  handlers.on_connection = [this](Fd connection) { on_connection(std::move(connection)); };
+  handlers.on_trouble = [this](const Error& why) {
+    if (!std::exchange(has_told_trouble_, true)) {  // one report for all listeners
+      log_.write(LogLevel::kWarning,
+                 "an agent's call cannot be taken yet: " + why.message() + "; it is tried again and again");
+    }
+  };
+  HVD_TRY_ASSIGN(listener.accepting, AcceptWatch::create(loop_, listener.fd.get(), std::move(handlers)));
   listeners_.push_back(std::move(listener));
   addresses_.push_back(bound.text());
   return {};
@@ -156,38 +161,13 @@ std::unique_ptr<Stream> DialBack::open(const NodeTarget& target, StreamSink& sin
   return stream;
 }
 
-void DialBack::on_connection(int listener) {
-  auto accepted = accept_ready(listener);
-  if (!accepted.ok()) {
-    return pause(accepted.error().message());
-  }
-  if (!accepted.value().is_open()) {
-    return;
-  }
+void DialBack::on_connection(Fd connection) {
   if (callers_.size() >= options_.most_callers) {
     drop(callers_.begin()->first, LogLevel::kWarning, "too many callers that do not prove themselves");
   }
-  if (const auto greeted = greet(std::move(accepted).value()); !greeted.ok()) {
+  if (const auto greeted = greet(std::move(connection)); !greeted.ok()) {
     log_.write(level_of_leaving(greeted.error()), "an agent's call cannot be taken: " + greeted.error().message());
   }
-}
-
-void DialBack::pause(const std::string& why) {
-  if (retry_timer_ != 0) {
-    return;  // another listener of this turn has said so
-  }
-  if (!std::exchange(has_paused_, true)) {
-    log_.write(LogLevel::kWarning, "an agent's call cannot be taken yet: " + why + "; it is tried again and again");
-  }
-  for (const Listener& listener : listeners_) {
-    loop_.rewatch(listener.watch, 0);
-  }
-  retry_timer_ = loop_.after(kAcceptRetry, [this] {
-    retry_timer_ = 0;
-    for (const Listener& listener : listeners_) {
-      loop_.rewatch(listener.watch, EPOLLIN);
-    }
-  });
 }
 
 Result<void> DialBack::greet(Fd fd) {
@@ -313,10 +293,6 @@ void DialBack::forget(std::uint64_t number) {
 }
 
 void DialBack::stop_listening() {
-  for (const Listener& listener : listeners_) {
-    loop_.unwatch(listener.watch);
-  }
-  loop_.cancel(std::exchange(retry_timer_, 0));
   listeners_.clear();
   sum_up_strangers();
 }

@@ -23,6 +23,7 @@
 #include "launcher/wire/engine_call.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
+#include "runtime/io/accept_watch.h"
 #include "runtime/io/socket.h"
 #include "runtime/rendezvous/handshake.h"
 
@@ -77,7 +78,7 @@ class DialBack final : public Transport {
   friend class DialBackStream;
   struct Listener {
     Fd fd;
-    WatchId watch = 0;
+    std::unique_ptr<AcceptWatch> accepting;
   };
   struct Caller {
     Fd fd;
@@ -89,9 +90,7 @@ class DialBack final : public Transport {
 
   DialBack(EventLoop& loop, const DialBackOptions& options, Log& log);
   Result<void> listen_at(const SocketAddress& address);
-  void on_connection(int listener);
-  // Takes no calls for a moment, and says why.
-  void pause(const std::string& why);
+  void on_connection(Fd connection);
   Result<void> greet(Fd fd);
   void on_readable(std::uint64_t number);
   // Returns the caller's claim once it is whole and proven.
@@ -112,8 +111,7 @@ class DialBack final : public Transport {
   Log& log_;
   // loop only
   std::vector<Listener> listeners_;
-  TimerId retry_timer_ = 0;
-  bool has_paused_ = false;
+  bool has_told_trouble_ = false;
   std::vector<std::string> addresses_;
   std::map<std::uint64_t, Caller> callers_;  // by number, so the first is the oldest
   std::uint64_t next_caller_ = 1;

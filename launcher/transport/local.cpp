@@ -4,13 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
 #include <strings.h>
 
 #include "launcher/process/child.h"
+#include "launcher/process/own_process.h"
+#include "launcher/transport/own_names.h"
 #include "launcher/transport/remote_errors.h"
 #include "runtime/io/byte_channel.h"
 #include "runtime/io/scope.h"
@@ -38,6 +39,10 @@ bool is_own_address(const std::string& name) {
   }
   const auto own = interface_ips();
   return own.ok() && std::find(own.value().begin(), own.value().end(), address.value().ip()) != own.value().end();
+}
+
+bool is_loopback(const std::string& address) {
+  return address == "::1" || address.rfind("127.", 0) == 0;
 }
 
 bool is_same_name(const std::string& a, const std::string& b) {
@@ -160,15 +165,16 @@ std::unique_ptr<Transport> make_local_transport(EventLoop& loop, LocalOptions op
 }
 
 bool is_local_host(const std::string& name) {
-  if (name == "localhost" || name == "::1" || name.rfind("127.", 0) == 0) {
+  if (name == "localhost" || is_loopback(name)) {
     return true;
   }
-  std::array<char, 256> own{};
-  if (::gethostname(own.data(), own.size() - 1) != 0) {
-    return false;
+  const std::string full = own_host_name();
+  if (is_same_name(name, full) || is_same_name(name, full.substr(0, full.find('.'))) || is_own_address(name)) {
+    return true;
   }
-  const std::string full(own.data());
-  return is_same_name(name, full) || is_same_name(name, full.substr(0, full.find('.'))) || is_own_address(name);
+  static const OwnNames others(
+      full, [](const std::string& address) { return is_loopback(address) || is_own_address(address); });
+  return others.has(name);
 }
 
 }  // namespace hvd::launch

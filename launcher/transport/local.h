@@ -22,7 +22,7 @@ struct LocalOptions {
 std::unique_ptr<Transport> make_local_transport(EventLoop& loop, LocalOptions options);
 
 // Returns true for a name of this machine that needs no resolver: localhost, a loopback address, its host name in small
-// or capital letters, or an address of one of its interfaces.
+// or capital letters, an address of one of its interfaces, or another of its names (OwnNames), which are read once.
 bool is_local_host(const std::string& name);
 
 }  // namespace hvd::launch

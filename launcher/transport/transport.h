@@ -5,10 +5,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/result.h"
 #include "runtime/io/event_loop.h"
 
@@ -69,11 +72,30 @@ class Stream {
   Stream& operator=(const Stream&) = default;
 };
 
+// ConversationStream is a Stream that starts a conversation, passes on what is written, and abandons it in the end.
+template <typename Conversation>
+class ConversationStream final : public Stream {
+ public:
+  explicit ConversationStream(std::shared_ptr<Conversation> conversation) : conversation_(std::move(conversation)) {
+    conversation_->start();
+  }
+  ~ConversationStream() override { conversation_->abandon(); }
+  ConversationStream(const ConversationStream&) = delete;
+  ConversationStream& operator=(const ConversationStream&) = delete;
+  void write(std::string bytes) override { conversation_->write(std::move(bytes)); }
+  void close_input() override { conversation_->close_input(); }
+
+ private:
+  std::shared_ptr<Conversation> conversation_;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
   // Starts to open. The outcome is reported to the sink, which must outlive the Stream.
   virtual std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) = 0;
+  // When a node last took a part of the agent, which is being brought to it.
+  [[nodiscard]] virtual std::optional<TimePoint> pushed_at() const { return std::nullopt; }
 
  protected:
   Transport() = default;

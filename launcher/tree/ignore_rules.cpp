@@ -1,8 +1,8 @@
 #include "launcher/tree/ignore_rules.h"
 
-#include <algorithm>
-
 #include <fnmatch.h>
+
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -21,14 +21,6 @@ std::string_view without_end_spaces(std::string_view line) {
   return line;
 }
 
-// Takes the first part of a path, and the slash after it.
-std::string_view take_part(std::string_view& rest) {
-  const std::size_t slash = std::min(rest.find('/'), rest.size());
-  const std::string_view part = rest.substr(0, slash);
-  rest.remove_prefix(std::min(slash + 1, rest.size()));
-  return part;
-}
-
 bool fits_part(std::string_view pattern, std::string_view part) {
   return ::fnmatch(std::string(pattern).c_str(), std::string(part).c_str(), 0) == 0;
 }
@@ -38,7 +30,7 @@ bool fits_part(std::string_view pattern, std::string_view part) {
 bool fits_pattern(std::string_view pattern, std::string_view path) {
   while (!pattern.empty()) {
     std::string_view rest = pattern;
-    const std::string_view part = take_part(rest);
+    const std::string_view part = take_until(rest, '/');
     if (part == "**") {
       if (rest.empty()) {
         return !path.empty();  // everything within
@@ -50,10 +42,10 @@ bool fits_pattern(std::string_view pattern, std::string_view path) {
         if (path.empty()) {
           return false;
         }
-        take_part(path);
+        take_until(path, '/');
       }
     }
-    if (path.empty() || !fits_part(part, take_part(path))) {
+    if (path.empty() || !fits_part(part, take_until(path, '/'))) {
       return false;
     }
     pattern = rest;
@@ -63,9 +55,7 @@ bool fits_pattern(std::string_view pattern, std::string_view path) {
 
 IgnoreRules::IgnoreRules(std::string_view text) {
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = without_end_spaces(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string_view line = without_end_spaces(take_until(text, '\n'));
     if (line.empty() || line.front() == '#') {
       continue;
     }

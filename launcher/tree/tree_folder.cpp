@@ -14,6 +14,8 @@
 
 #include <dirent.h>
 
+#include "launcher/process/spawn.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -68,15 +70,6 @@ void remove_parts(const Fd& folder) {
       ::unlinkat(folder.get(), item->d_name, 0);
     }
   }
-}
-
-std::string variable(const std::vector<std::string>& environment, const std::string& name) {
-  for (const std::string& entry : environment) {
-    if (entry.starts_with(name + "=")) {
-      return entry.substr(name.size() + 1);
-    }
-  }
-  return "";
 }
 
 }  // namespace
@@ -163,9 +156,9 @@ Result<void> TreeFolder::share() {
 }
 
 Result<std::string> tree_place(const std::vector<std::string>& environment) {
-  std::string cache = variable(environment, "XDG_CACHE_HOME");
+  std::string cache = value_in(environment, "XDG_CACHE_HOME");
   if (cache.empty()) {
-    const std::string home = variable(environment, "HOME");
+    const std::string home = value_in(environment, "HOME");
     if (home.empty()) {
       return Error(Code::kInvalid, "--sync: neither HOME nor XDG_CACHE_HOME is set on the node");
     }

@@ -1,9 +1,8 @@
 #include "launcher/tree/tree_index.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
+#include "runtime/base/fd.h"
 #include "runtime/base/replace_file.h"
 
 namespace hvd::launch {
@@ -47,9 +46,7 @@ bool WrittenEntry::looks_like(const struct stat& status) const {
 }
 
 TreeIndex load_index(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  auto index = decoded<TreeIndex>(text, "index", [](const TreeIndex& m) {
+  auto index = decoded<TreeIndex>(text_of_file(path), "index", [](const TreeIndex& m) {
     return m.version == TreeIndex().version && std::all_of(m.entries.begin(), m.entries.end(), [](const auto& written) {
              return is_tree_path(written.entry.path);
            });

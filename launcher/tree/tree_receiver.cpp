@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <span>
 #include <utility>
 
+#include "launcher/process/own_process.h"
 #include "runtime/base/text.h"
 #include "runtime/rendezvous/sha256.h"
 
@@ -30,9 +30,7 @@ constexpr std::uint64_t kTellBytes = 4U << 20U;
 
 // "pid 17 on node1 (job 1f2e3d4c)"
 std::string name_of_this_agent(const std::string& job) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return "pid " + std::to_string(::getpid()) + " on " + host.data() + " (job " + job + ")";
+  return "pid " + std::to_string(::getpid()) + " on " + own_host_name() + " (job " + job + ")";
 }
 
 }  // namespace

@@ -21,6 +21,8 @@
 #include <stdlib.h>
 
 #include "launcher/process/output_of.h"
+#include "launcher/process/own_process.h"
+#include "launcher/process/spawn.h"
 #include "launcher/tree/ignore_rules.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/text.h"
@@ -44,15 +46,6 @@ struct FolderClose {
 };
 using Folder = std::unique_ptr<DIR, FolderClose>;
 
-std::string variable(const std::vector<std::string>& environment, const std::string& name) {
-  for (const std::string& entry : environment) {
-    if (entry.starts_with(name + "=")) {
-      return entry.substr(name.size() + 1);
-    }
-  }
-  return "";
-}
-
 // Leaves out the variables by which a hook of git's, or an editor, would point git at another repository.
 std::vector<std::string> without_gits_own(const std::vector<std::string>& environment) {
   constexpr std::array<std::string_view, 7> kOwn{
@@ -69,11 +62,9 @@ std::vector<std::string> without_gits_own(const std::vector<std::string>& enviro
 std::vector<std::string> names_of(std::string_view list) {
   std::vector<std::string> names;
   while (!list.empty()) {
-    const std::size_t end = std::min(list.find('\0'), list.size());
-    if (end > 0) {
-      names.emplace_back(list.substr(0, end));
+    if (const std::string_view name = take_until(list, '\0'); !name.empty()) {
+      names.emplace_back(name);
     }
-    list.remove_prefix(std::min(end + 1, list.size()));
   }
   return names;
 }
@@ -167,7 +158,7 @@ class Scan {
 
   // Without git and an ignore file nothing says what is meant, and some folders can hardly be meant as a whole.
   [[nodiscard]] Result<void> refuse_everything() const {
-    const auto home = real_path(variable(options_.environment, "HOME"));
+    const auto home = real_path(value_in(options_.environment, "HOME"));
     if (!has_ignore_file_ && (root_ == "/" || (home.ok() && root_ == home.value()))) {
       return Error(Code::kInvalid, "--sync: " + root_ +
                                        " would be copied to every node with all that is in it; start "
@@ -464,9 +455,7 @@ class Scan {
 
 // "project-1f3a5b7c9d2e": the same on every node, and another one for each folder of each machine.
 std::string name_of(const std::string& root) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const std::string place = std::string(host.data()) + '\0' + std::to_string(::getuid()) + '\0' + root;
+  const std::string place = own_host_name() + '\0' + std::to_string(::getuid()) + '\0' + root;
   constexpr std::size_t kHashBytes = 6;
   const auto digest = sha256_of(as_bytes(place));
   std::string word;

@@ -31,60 +31,12 @@ bool is_probed(const ProbeResult& m) {
 
 }  // namespace
 
-std::string ClockMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<ClockMessage> ClockMessage::decode(std::string_view body) {
-  return decoded<ClockMessage>(body, "Clock", is_clock);
-}
-
-std::string SurveyRequest::encode() const {
-  return encoded(*this);
-}
-
-Result<SurveyRequest> SurveyRequest::decode(std::string_view body) {
-  return decoded<SurveyRequest>(body, "AskSurvey");
-}
-
-std::string SystemSurvey::encode() const {
-  return encoded(*this);
-}
-
-Result<SystemSurvey> SystemSurvey::decode(std::string_view body) {
-  return decoded<SystemSurvey>(body, "System", is_system);
-}
-
-std::string SoftwareSurvey::encode() const {
-  return encoded(*this);
-}
-
-Result<SoftwareSurvey> SoftwareSurvey::decode(std::string_view body) {
-  return decoded<SoftwareSurvey>(body, "Software");
-}
-
-std::string ProbeRequest::encode() const {
-  return encoded(*this);
-}
-
-Result<ProbeRequest> ProbeRequest::decode(std::string_view body) {
-  return decoded<ProbeRequest>(body, "AskProbe");
-}
-
-std::string ListeningMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<ListeningMessage> ListeningMessage::decode(std::string_view body) {
-  return decoded<ListeningMessage>(body, "Listening", is_listening);
-}
-
-std::string ProbeResult::encode() const {
-  return encoded(*this);
-}
-
-Result<ProbeResult> ProbeResult::decode(std::string_view body) {
-  return decoded<ProbeResult>(body, "Probed", is_probed);
-}
+HVD_MESSAGE(ClockMessage, "Clock", is_clock)
+HVD_MESSAGE(SurveyRequest, "AskSurvey")
+HVD_MESSAGE(SystemSurvey, "System", is_system)
+HVD_MESSAGE(SoftwareSurvey, "Software")
+HVD_MESSAGE(ProbeRequest, "AskProbe")
+HVD_MESSAGE(ListeningMessage, "Listening", is_listening)
+HVD_MESSAGE(ProbeResult, "Probed", is_probed)
 
 }  // namespace hvd::launch

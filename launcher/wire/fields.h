@@ -242,4 +242,14 @@ Result<Message> decoded(std::string_view body, const char* what) {
   return decoded<Message>(body, what, [](const Message&) { return true; });
 }
 
+// Defines a message's encode() and decode(). After the type come its name in errors and, where its fields can disagree,
+// what asks that (decoded()).
+#define HVD_MESSAGE(Type, ...)                       \
+  std::string Type::encode() const {                 \
+    return encoded(*this);                           \
+  }                                                  \
+  Result<Type> Type::decode(std::string_view body) { \
+    return decoded<Type>(body, __VA_ARGS__);         \
+  }
+
 }  // namespace hvd::launch

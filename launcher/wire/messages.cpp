@@ -35,75 +35,26 @@ bool is_generation(const GenerationMessage& m) {
   return are_valid && (is_formed || m.members.empty()) && (!is_broken || !m.cause.empty());
 }
 
+// Enumerators come from outside as numbers; one out of range must not become an enum.
+bool is_stream(std::uint8_t stream) {
+  return stream == 1 || stream == 2;
+}
+
 }  // namespace
 
-std::string WelcomeMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<WelcomeMessage> WelcomeMessage::decode(std::string_view body) {
-  return decoded<WelcomeMessage>(body, "Welcome", [](const WelcomeMessage& m) { return m.size >= 1; });
-}
-
-std::string ReadyMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<ReadyMessage> ReadyMessage::decode(std::string_view body) {
-  return decoded<ReadyMessage>(body, "Ready");
-}
+HVD_MESSAGE(WelcomeMessage, "Welcome", [](const WelcomeMessage& m) { return m.size >= 1; })
+HVD_MESSAGE(ReadyMessage, "Ready")
 
 std::string hostfile_beside(const std::string& socket_path) {
   return socket_path.substr(0, socket_path.rfind('/') + 1) + "hostfile";
 }
 
-std::string ByeMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<ByeMessage> ByeMessage::decode(std::string_view body) {
-  return decoded<ByeMessage>(body, "Bye", [](const ByeMessage& m) { return m.code >= 0 && m.code <= 255; });
-}
-
-std::string ResumeMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<ResumeMessage> ResumeMessage::decode(std::string_view body) {
-  return decoded<ResumeMessage>(body, "Resume");
-}
-
-std::string StartMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<StartMessage> StartMessage::decode(std::string_view body) {
-  return decoded<StartMessage>(body, "Start", is_start);
-}
-
-std::string GenerationMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<GenerationMessage> GenerationMessage::decode(std::string_view body) {
-  return decoded<GenerationMessage>(body, "Generation", is_generation);
-}
-
-std::string JoinedMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<JoinedMessage> JoinedMessage::decode(std::string_view body) {
-  return decoded<JoinedMessage>(body, "Joined");
-}
-
-std::string StopMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<StopMessage> StopMessage::decode(std::string_view body) {
-  return decoded<StopMessage>(body, "Stop");
-}
+HVD_MESSAGE(ByeMessage, "Bye", [](const ByeMessage& m) { return m.code >= 0 && m.code <= 255; })
+HVD_MESSAGE(ResumeMessage, "Resume")
+HVD_MESSAGE(StartMessage, "Start", is_start)
+HVD_MESSAGE(GenerationMessage, "Generation", is_generation)
+HVD_MESSAGE(JoinedMessage, "Joined")
+HVD_MESSAGE(StopMessage, "Stop")
 
 std::string agent_frame(AgentMessage type, std::string_view body) {
   return make_frame(kAgentFrames, static_cast<std::uint16_t>(type), body);
@@ -147,6 +98,88 @@ Result<std::uint64_t> decode_count(std::string_view body) {
     return malformed("count");
   }
   return count;
+}
+
+HVD_MESSAGE(StartFailedMessage, "StartFailed")
+
+Result<OutputMessage> OutputMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  OutputMessage m;
+  m.rank = in.i32();
+  const std::uint8_t stream = in.u8();
+  if (!in.ok() || !is_stream(stream)) {
+    return malformed("Output");
+  }
+  m.stream = static_cast<StreamId>(stream);
+  m.bytes = as_text(in.take(in.left()));
+  return m;
+}
+
+std::string FailingMessage::encode() const {
+  return encoded(rank, generation) + news.encode();
+}
+
+Result<FailingMessage> FailingMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  FailingMessage m;
+  m.rank = in.i32();
+  m.generation = in.u32();
+  if (!in.ok()) {
+    return malformed("Failing");
+  }
+  HVD_TRY_ASSIGN(m.news, FailureNews::decode(body.substr(sizeof m.rank + sizeof m.generation)));
+  return m;
+}
+
+HVD_MESSAGE(ExitedMessage, "Exited")
+HVD_MESSAGE(ExchangeMessage, "Exchange")
+HVD_MESSAGE(ExchangedMessage, "Exchanged")
+
+std::string output_frame(std::int32_t rank, StreamId stream, std::string_view bytes) {
+  std::string body;
+  body.reserve(sizeof rank + 1 + bytes.size());
+  ByteWriter head;
+  head.i32(rank).u8(static_cast<std::uint8_t>(stream));
+  body += head.str();
+  body += bytes;
+  return agent_frame(AgentMessage::kOutput, body);
+}
+
+std::string output_end_frame(std::int32_t rank, StreamId stream) {
+  ByteWriter body;
+  body.i32(rank).u8(static_cast<std::uint8_t>(stream));
+  return agent_frame(AgentMessage::kOutputEnd, body.str());
+}
+
+HVD_MESSAGE(RelayStartMessage, "RelayStart", [](const RelayStartMessage& m) { return !m.argv.empty(); })
+HVD_MESSAGE(RelayOverMessage, "RelayOver")
+
+Result<RelayMessage> RelayMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  RelayMessage m;
+  m.command = in.u32();
+  if (!in.ok()) {
+    return malformed("Relay");
+  }
+  m.bytes = as_text(in.take(in.left()));
+  return m;
+}
+
+std::string relay_body(std::uint32_t command, std::string_view bytes) {
+  return encoded(command).append(bytes);
+}
+
+std::string relay_number_body(std::uint32_t command, std::uint32_t number) {
+  return encoded(command, number);
+}
+
+Result<std::uint32_t> decode_relay_number(const RelayMessage& message) {
+  ByteReader in(message.bytes);
+  const std::uint32_t number = in.u32();
+  if (!in.finished()) {
+    return malformed("Relay");
+  }
+  return number;
 }
 
 }  // namespace hvd::launch

@@ -195,7 +195,7 @@ struct ReadyMessage {
   std::string host_name;  // as the node calls itself
   std::int32_t pid = 0;
   std::vector<CpuCore> cores;          // own_cores()
-  std::int32_t reserved_port = 0;      // a TCP port, kept free until the ranks start
+  std::int32_t reserved_port = 0;      // a TCP port, kept for the ranks' servers
   std::string socket_path;             // where ranks reach the agent
   std::string resume_path;             // where another agent brings a new connection for this one's session
   std::vector<NamedNetwork> networks;  // own_networks()

@@ -3,23 +3,15 @@
 #include <algorithm>
 
 namespace hvd::launch {
+namespace {
 
-std::string WatchMessage::encode() const {
-  return encoded(*this);
+bool is_sample(const SampleMessage& m) {
+  return std::all_of(m.ranks.begin(), m.ranks.end(), [](const RankSample& rank) { return rank.rank >= 0; });
 }
 
-Result<WatchMessage> WatchMessage::decode(std::string_view body) {
-  return decoded<WatchMessage>(body, "Watch", [](const WatchMessage&) { return true; });
-}
+}  // namespace
 
-std::string SampleMessage::encode() const {
-  return encoded(*this);
-}
-
-Result<SampleMessage> SampleMessage::decode(std::string_view body) {
-  return decoded<SampleMessage>(body, "Sample", [](const SampleMessage& m) {
-    return std::all_of(m.ranks.begin(), m.ranks.end(), [](const RankSample& rank) { return rank.rank >= 0; });
-  });
-}
+HVD_MESSAGE(WatchMessage, "Watch")
+HVD_MESSAGE(SampleMessage, "Sample", is_sample)
 
 }  // namespace hvd::launch

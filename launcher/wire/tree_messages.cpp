@@ -10,6 +10,15 @@ bool is_plain_name(std::string_view name) {
   return is_tree_path(name) && name.find('/') == std::string_view::npos;
 }
 
+bool is_tree_list(const TreeList& m) {
+  return (m.proofs.empty() || m.proofs.size() == m.entries.size()) &&
+         std::all_of(m.entries.begin(), m.entries.end(), [](const TreeEntry& entry) {
+           constexpr std::uint32_t kPermissions = 0777;  // a file of another's with setuid would be a danger
+           return is_tree_path(entry.path) && (entry.mode & ~kPermissions) == 0 &&
+                  (entry.kind == TreeEntry::Kind::kLink) == !entry.target.empty();
+         });
+}
+
 constexpr std::size_t kPieceHead = 1 + 1 + 8 + 4;  // bytes of a FilePiece before its content
 
 }  // namespace
@@ -29,44 +38,10 @@ bool is_tree_path(std::string_view path) {
   return true;
 }
 
-std::string TreeOffer::encode() const {
-  return encoded(*this);
-}
-
-Result<TreeOffer> TreeOffer::decode(std::string_view body) {
-  return decoded<TreeOffer>(body, "OfferTree", [](const TreeOffer& m) { return is_plain_name(m.name); });
-}
-
-std::string TreeList::encode() const {
-  return encoded(*this);
-}
-
-Result<TreeList> TreeList::decode(std::string_view body) {
-  return decoded<TreeList>(body, "TreeList", [](const TreeList& m) {
-    return (m.proofs.empty() || m.proofs.size() == m.entries.size()) &&
-           std::all_of(m.entries.begin(), m.entries.end(), [](const TreeEntry& entry) {
-             constexpr std::uint32_t kPermissions = 0777;  // a file of another's with setuid would be a danger
-             return is_tree_path(entry.path) && (entry.mode & ~kPermissions) == 0 &&
-                    (entry.kind == TreeEntry::Kind::kLink) == !entry.target.empty();
-           });
-  });
-}
-
-std::string WantedFiles::encode() const {
-  return encoded(*this);
-}
-
-Result<WantedFiles> WantedFiles::decode(std::string_view body) {
-  return decoded<WantedFiles>(body, "WantFiles", [](const WantedFiles& m) { return m.port >= 0 && m.port < 65536; });
-}
-
-std::string FetchFiles::encode() const {
-  return encoded(*this);
-}
-
-Result<FetchFiles> FetchFiles::decode(std::string_view body) {
-  return decoded<FetchFiles>(body, "FetchFiles");
-}
+HVD_MESSAGE(TreeOffer, "OfferTree", [](const TreeOffer& m) { return is_plain_name(m.name); })
+HVD_MESSAGE(TreeList, "TreeList", is_tree_list)
+HVD_MESSAGE(WantedFiles, "WantFiles", [](const WantedFiles& m) { return m.port >= 0 && m.port < 65536; })
+HVD_MESSAGE(FetchFiles, "FetchFiles")
 
 // This one message is not walked over field by field: its bytes are copied once by who sends it, and by nobody else.
 std::string FileBytes::encode() const {
@@ -98,28 +73,8 @@ Result<FileBytes> FileBytes::decode(std::string_view body) {
   return bytes;
 }
 
-std::string FileCredit::encode() const {
-  return encoded(*this);
-}
-
-Result<FileCredit> FileCredit::decode(std::string_view body) {
-  return decoded<FileCredit>(body, "FileCredit");
-}
-
-std::string ResultCredit::encode() const {
-  return encoded(*this);
-}
-
-Result<ResultCredit> ResultCredit::decode(std::string_view body) {
-  return decoded<ResultCredit>(body, "ResultCredit");
-}
-
-std::string TreeHere::encode() const {
-  return encoded(*this);
-}
-
-Result<TreeHere> TreeHere::decode(std::string_view body) {
-  return decoded<TreeHere>(body, "TreeHere", [](const TreeHere& m) { return m.error.empty() == !m.path.empty(); });
-}
+HVD_MESSAGE(FileCredit, "FileCredit")
+HVD_MESSAGE(ResultCredit, "ResultCredit")
+HVD_MESSAGE(TreeHere, "TreeHere", [](const TreeHere& m) { return m.error.empty() == !m.path.empty(); })
 
 }  // namespace hvd::launch

@@ -6,10 +6,13 @@
 #include <climits>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "runtime/base/contract.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/text.h"
 #include "runtime/controller/known_wire.h"
 
@@ -319,13 +322,12 @@ Result<void> read_autotune(const Reader& env, Config& config) {
   return {};
 }
 
-// Reads one core for each rank of a node, or one for all of them.
+// Reads one core for each rank of a node, or one for all of them. choose_by_place() takes the rank's.
 Result<void> read_affinity(const Reader& env, Config& config) {
   const auto list = env.text(contract::kThreadAffinity);
   if (!list) {
     return {};
   }
-  std::vector<int> cores;
   for (std::size_t begin = 0; begin <= list->size();) {
     const std::size_t end = std::min(list->find(',', begin), list->size());
     const auto core = parse_number<int>(std::string_view(*list).substr(begin, end - begin), 0, CPU_SETSIZE - 1);
@@ -333,16 +335,9 @@ Result<void> read_affinity(const Reader& env, Config& config) {
       return Error(Code::kInvalid,
                    std::string(contract::kThreadAffinity) + " is '" + *list + "', expected numbers of cores, as 0,1,2");
     }
-    cores.push_back(*core);
+    config.thread_cores.push_back(*core);
     begin = end + 1;
   }
-  const auto ranks = static_cast<std::size_t>(config.map.local_size);
-  if (cores.size() != 1 && cores.size() < ranks) {
-    return Error(Code::kInvalid, std::string(contract::kThreadAffinity) + " is '" + *list + "', which is " +
-                                     std::to_string(cores.size()) + " cores for the " + std::to_string(ranks) +
-                                     " ranks of a node; give one for each, or one for all");
-  }
-  config.engine.thread_core = cores.size() == 1 ? cores[0] : cores[static_cast<std::size_t>(config.map.local_rank)];
   return {};
 }
 
@@ -386,8 +381,40 @@ Result<Config> config_from(const Environment& environment) {
   return config;
 }
 
+namespace {
+
+// A process that is alone and starts MPI itself, by mpi4py or by Lightning where that is installed, gets PMIx's
+// variables from it as ranks of a launcher do. What a launcher says is there when the process begins.
+bool has_pmix_launcher() {
+  const std::string begun = '\0' + text_of_file("/proc/self/environ");
+  const auto had = [&begun](const char* name) {
+    return begun.find('\0' + std::string(name) + "=") != std::string::npos;
+  };
+  return had(contract::kPmixRank) || !had("PATH");  // a program that shows a title has written over it
+}
+
+}  // namespace
+
 Result<Config> config_from_process() {
-  return config_from([](const char* name) -> const char* { return std::getenv(name); });
+  const bool is_of_pmix = has_pmix_launcher();
+  return config_from([is_of_pmix](const char* name) -> const char* {
+    return !is_of_pmix && std::strcmp(name, contract::kPmixRank) == 0 ? nullptr : std::getenv(name);
+  });
+}
+
+Result<void> choose_by_place(Config& config) {
+  const RankMap& place = config.place ? *config.place : config.map;
+  const std::vector<int>& cores = config.thread_cores;
+  if (cores.size() > 1 && cores.size() < static_cast<std::size_t>(place.local_size)) {
+    return Error(Code::kInvalid, std::string(contract::kThreadAffinity) + " names " + std::to_string(cores.size()) +
+                                     " cores for the " + std::to_string(place.local_size) +
+                                     " ranks of a node; give one for each, or one for all");
+  }
+  if (!cores.empty()) {
+    config.engine.thread_core = cores.size() == 1 ? cores[0] : cores[static_cast<std::size_t>(place.local_rank)];
+  }
+  config.engine.devices.usual_device = config.slot.value_or(place.local_rank);
+  return {};
 }
 
 }  // namespace hvd

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -28,7 +29,9 @@ struct Config {
   bool has_own_timeout = false;  // the caller gave it, not HOROVOD_START_TIMEOUT
   std::string tuning;            // a tuning table or the name of its file; empty: none
   LogLevel log_level = LogLevel::kWarning;
-  std::optional<RankMap> place;  // the place that the program sees, if it is not `map`
+  std::optional<RankMap> place;   // the place that the program sees, if it is not `map`
+  std::optional<int> slot;        // the local rank that it sees, in a generation of an elastic job
+  std::vector<int> thread_cores;  // by local rank, or one for all: cores for the engine's own thread; empty: any
 };
 
 // Reads the value of a variable; returns NULL if it is not set.
@@ -38,5 +41,9 @@ using Environment = std::function<const char*(const char* name)>;
 Result<Config> config_from(const Environment& environment);
 // Reads this process's environment.
 Result<Config> config_from_process();
+
+// Chooses the core of the engine's thread and the GPU that go by the rank's place on its host. With mpirun the place is
+// known only once the ranks have met. kInvalid: there are fewer cores than ranks of the host.
+Result<void> choose_by_place(Config& config);
 
 }  // namespace hvd

@@ -221,15 +221,24 @@ hvd::Result<std::vector<int>> hvd_ctx::ranks_of_process_set(std::int32_t number)
 
 hvd::Result<void> hvd_ctx::start(hvd::Engine& engine, std::span<hvd::OpRef> ops, hvd::Engine::Caller caller,
                                  std::int64_t* handles) {
-  for (const hvd::OpRef& op : ops) {
-    hvd::Submission& what = op->what;
-    if (what.name.empty()) {
-      const auto set = engine.sets().find(what.process_set);
-      if (set == nullptr) {
-        return hvd::Error(hvd::Code::kNotFound, "this process set has just been removed");
-      }
-      what.name = hvd::noname_of(what.kind, set->next_noname(what.kind));
+  // A group takes one number, however many tensors it has: where ranks disagree about that, all refuse the group, and
+  // their next numbers are the same still.
+  std::string of_group;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    hvd::Submission& what = ops[i]->what;
+    if (!what.name.empty()) {
+      continue;
     }
+    if (!of_group.empty()) {
+      what.name = of_group + "_" + std::to_string(i);
+      continue;
+    }
+    const auto set = engine.sets().find(what.process_set);
+    if (set == nullptr) {
+      return hvd::Error(hvd::Code::kNotFound, "this process set has just been removed");
+    }
+    what.name = hvd::noname_of(what.kind, set->next_noname(what.kind));
+    of_group = what.name;
   }
   // Make the handles before the submission, since the operations belong to the engine after it; no other thread knows
   // the handles yet.

@@ -106,6 +106,7 @@ Result<std::unique_ptr<Store>> meet(Config& config, Deadline deadline) {
                    StoreClient::connect(config.agent_socket, config.agent_token, config.map.rank, deadline));
     if (client->place()) {
       take_place(*client->place(), config.map);
+      config.slot = client->place()->slot;
       config.engine.timeline.keeps_earlier = true;
     }
     store = std::move(client);
@@ -175,6 +176,7 @@ Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options) {
 }
 
 Result<std::unique_ptr<hvd_ctx>> make_context(Config config, std::unique_ptr<Store> store) {
+  HVD_TRY(choose_by_place(config));
   auto log = std::make_unique<RankLog>(config.log_level, config.map.rank);
   HVD_TRY(apply_tuning(config, *log));
   if (!config.alone.empty() && config.map.size == 1 && !config.place) {
@@ -191,7 +193,13 @@ Result<std::unique_ptr<hvd_ctx>> make_context(Config config, std::unique_ptr<Sto
   }
   std::unique_ptr<Engine> engine = std::move(joined).value();
   const bool is_by_mpi = config.place.has_value() || config.engine.backends != nullptr;
-  return std::make_unique<hvd_ctx>(std::move(engine), hvd_ctx::Joined{config.place, is_by_mpi, std::move(object_key)});
+  std::optional<RankMap> shown = config.place;
+  if (config.slot && !shown) {
+    shown = engine->map();
+    shown->local_rank = *config.slot;
+  }
+  return std::make_unique<hvd_ctx>(std::move(engine),
+                                   hvd_ctx::Joined{std::move(shown), is_by_mpi, std::move(object_key)});
 }
 
 }  // namespace hvd

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -13,6 +11,7 @@
 #include <dirent.h>
 
 #include "runtime/base/contract.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/text.h"
 #include "runtime/observe/activity_page.h"
 
@@ -23,15 +22,10 @@ namespace {
 constexpr int kMostAncestors = 64;
 constexpr int kMostRanks = 1 << 20;
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 // Returns the parent; 0: the process is gone, or has none. The name of a program, which stands between parentheses, may
 // hold any characters.
 pid_t parent_of(const std::string& folder) {
-  const std::string stat = text_of(folder + "/stat");
+  const std::string stat = text_of_file(folder + "/stat");
   const std::size_t name_end = stat.rfind(')');
   constexpr std::size_t kState = 4;  // ") S "
   if (name_end == std::string::npos || name_end + kState > stat.size()) {
@@ -69,13 +63,13 @@ OpenFiles open_files_of(const std::string& folder) {
 // The environment as it was when the program began.
 bool has_place(const std::string& folder) {
   const std::string wanted = std::string(contract::kRank) + "=";
-  const std::string text = text_of(folder + "/environ");
+  const std::string text = text_of_file(folder + "/environ");
   return text.starts_with(wanted) || text.find('\0' + wanted) != std::string::npos;
 }
 
 // "sudo (process 123)".
 std::string name_of(const std::string& folder, pid_t process) {
-  std::string name = text_of(folder + "/comm");
+  std::string name = text_of_file(folder + "/comm");
   name.erase(std::min(name.find('\n'), name.size()));
   name = without_controls(name);
   return (name.empty() ? "a program" : name) + " (process " + std::to_string(process) + ")";

@@ -177,6 +177,39 @@ std::vector<double> adasum_weights(std::span<const double> products, std::size_t
   return std::move(all).weights();
 }
 
+std::vector<double> adasum_weights(std::span<const double> products, std::size_t vectors, std::span<const int> groups) {
+  if (groups.empty()) {
+    return adasum_weights(products, vectors);
+  }
+  HVD_CHECK(vectors > 0 && groups.size() == vectors && products.size() == products_of(vectors));
+  std::vector<Range> members;  // of each group
+  for (std::size_t v = 0; v < vectors; ++v) {
+    if (v == 0 || groups[v] != groups[v - 1]) {
+      members.push_back(Range{v, v});
+    }
+    members.back().end = v + 1;
+  }
+  std::vector<double> of_averages(products_of(members.size()), 0.0);
+  for (std::size_t a = 0; a < members.size(); ++a) {
+    for (std::size_t b = a; b < members.size(); ++b) {
+      double& product = of_averages[product_at(members.size(), a, b)];
+      for (std::size_t i = members[a].begin; i < members[a].end; ++i) {
+        for (std::size_t j = members[b].begin; j < members[b].end; ++j) {
+          product += products[product_at(vectors, std::min(i, j), std::max(i, j))];
+        }
+      }
+      product /= static_cast<double>(members[a].size() * members[b].size());
+    }
+  }
+  const std::vector<double> of_groups = adasum_weights(of_averages, members.size());
+  std::vector<double> weights;
+  for (std::size_t group = 0; group < members.size(); ++group) {
+    const std::size_t size = members[group].size();
+    weights.insert(weights.end(), size, of_groups[group] / static_cast<double>(size));
+  }
+  return weights;
+}
+
 void weighted_sum(std::span<const std::uint8_t* const> vectors, std::span<const double> weights, std::size_t count,
                   Dtype dtype, std::uint8_t* out) {
   std::array<double, kBlock> block{};

@@ -40,6 +40,8 @@ void add_products(std::span<const std::uint8_t* const> vectors, std::size_t coun
 
 // Returns the weight of each vector.
 std::vector<double> adasum_weights(std::span<const double> products, std::size_t vectors);
+// The same where vectors that stand together and have the same group are averaged first. Empty: none are.
+std::vector<double> adasum_weights(std::span<const double> products, std::size_t vectors, std::span<const int> groups);
 
 // Computes out[i] = sum of weights[v] * vectors[v][i]. A vector of weight 0 is left out, so that its infinities and
 // NaNs do not count.

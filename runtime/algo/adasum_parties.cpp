@@ -19,7 +19,8 @@ std::size_t adasum_room(const ShareLayout& layout) {
   return aligned(layout.total_bytes()) + layout.parties() * layout.longest_share();
 }
 
-Result<void> combine_adasum(AdasumParties& parties, const ShareLayout& layout, Dtype dtype, std::uint8_t* packed) {
+Result<void> combine_adasum(AdasumParties& parties, const ShareLayout& layout, Dtype dtype, std::span<const int> groups,
+                            std::uint8_t* packed) {
   std::uint8_t* received = packed + aligned(layout.total_bytes());
   HVD_TRY(parties.exchange(packed, layout, received));
   const std::size_t count = layout.parties();
@@ -43,7 +44,7 @@ Result<void> combine_adasum(AdasumParties& parties, const ShareLayout& layout, D
   });
   HVD_TRY(parties.sum(products));
   for_each_tensor([&](std::span<double> of_tensor, std::size_t elements, std::uint8_t* out) {
-    weighted_sum(vectors, adasum_weights(of_tensor, count), elements, dtype, out);
+    weighted_sum(vectors, adasum_weights(of_tensor, count, groups), elements, dtype, out);
   });
   return parties.gather(packed, layout);
 }

@@ -54,7 +54,8 @@ Result<void> sum_in_order(std::size_t index, std::size_t count, std::span<double
 // The bytes of memory that combine_adasum() works in.
 [[nodiscard]] std::size_t adasum_room(const ShareLayout& layout);
 // `packed`, the beginning of that memory, holds this party's input; afterwards it holds the result, the same on all
-// parties.
-Result<void> combine_adasum(AdasumParties& parties, const ShareLayout& layout, Dtype dtype, std::uint8_t* packed);
+// parties. Parties that stand together and have the same of these `groups` are averaged first; empty: none are.
+Result<void> combine_adasum(AdasumParties& parties, const ShareLayout& layout, Dtype dtype, std::span<const int> groups,
+                            std::uint8_t* packed);
 
 }  // namespace hvd

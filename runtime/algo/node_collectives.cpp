@@ -18,14 +18,6 @@ constexpr std::size_t kElementBytes = 8;  // of the largest type
 // (its own and the other's data, published and reduced) then stays in its second-level cache of 2 MiB.
 constexpr std::size_t kMostSharesOfChunk = 4;
 
-std::size_t longest_of(std::span<const Range> pieces) {
-  std::size_t longest = 0;
-  for (const Range& piece : pieces) {
-    longest = std::max(longest, piece.size());
-  }
-  return longest;
-}
-
 // The most of a rank's own share in one turn. Smaller turns cost time to find the pieces again: with 8 KiB, 8 % of the
 // time of 4 MiB.
 constexpr std::size_t kTurnBytes = 32U << 10U;

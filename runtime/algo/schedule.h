@@ -2,7 +2,10 @@
 // that tests check it without any link. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
+#include <vector>
 
 namespace hvd {
 
@@ -12,6 +15,27 @@ struct Range {
   std::size_t end = 0;
   [[nodiscard]] std::size_t size() const { return end - begin; }
 };
+
+inline std::size_t longest_of(std::span<const Range> pieces) {
+  std::size_t longest = 0;
+  for (const Range& piece : pieces) {
+    longest = std::max(longest, piece.size());
+  }
+  return longest;
+}
+
+// Returns the ranges of pieces with these sizes, one after the other.
+template <typename BytesOf>
+std::vector<Range> side_by_side(Range ranks, const BytesOf& bytes_of) {
+  std::vector<Range> pieces;
+  std::size_t at = 0;
+  for (std::size_t rank = ranks.begin; rank < ranks.end; ++rank) {
+    const std::size_t bytes = bytes_of(rank);
+    pieces.push_back(Range{at, at + bytes});
+    at += bytes;
+  }
+  return pieces;
+}
 
 // Returns part `part` of `parts` of `total` units, in order and without gaps. Every part is a multiple of `grain`
 // units, except the last that is not empty; parts differ by one grain at most.

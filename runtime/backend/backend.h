@@ -47,8 +47,10 @@ class Backend {
   }
   // Computes Adasum (algo/adasum.h) of each tensor separately, in place; dtype is a floating type. The tree combines
   // the ranks of each node first, and then the nodes (over MPI: all ranks). It makes the promises of allreduce, and the
-  // result does not depend on which tensors are passed together.
-  virtual Result<void> adasum(std::span<const MutableBytes> tensors, Dtype dtype, Interrupt& interrupt) = 0;
+  // result does not depend on which tensors are passed together. `averaged`: the node of each rank, whose ranks are
+  // averaged instead of combined; empty: they are not.
+  virtual Result<void> adasum(std::span<const MutableBytes> tensors, Dtype dtype, std::span<const int> averaged,
+                              Interrupt& interrupt) = 0;
   // Copies data[size_bytes] of root to all ranks, in place.
   virtual Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) = 0;
   // Concatenates sizes[r] bytes of every rank r in rank order into out; input holds this rank's sizes[rank] bytes.

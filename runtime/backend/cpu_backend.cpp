@@ -26,27 +26,6 @@ std::vector<StreamPeer> leader_peers(Mesh& mesh) {
 
 constexpr std::size_t kMaxSegments = 16;
 
-std::size_t longest_of(std::span<const Range> pieces) {
-  std::size_t longest = 0;
-  for (const Range& piece : pieces) {
-    longest = std::max(longest, piece.size());
-  }
-  return longest;
-}
-
-// Returns the ranges of pieces with these sizes, one after the other.
-template <typename BytesOf>
-std::vector<Range> side_by_side(Range ranks, const BytesOf& bytes_of) {
-  std::vector<Range> pieces;
-  std::size_t at = 0;
-  for (std::size_t rank = ranks.begin; rank < ranks.end; ++rank) {
-    const std::size_t bytes = bytes_of(rank);
-    pieces.push_back(Range{at, at + bytes});
-    at += bytes;
-  }
-  return pieces;
-}
-
 // Sorts from the order of the senders, in which data is collected, to the order of the receivers, in which it is
 // distributed.
 void sort_by_receiver(const std::uint8_t* by_sender, std::uint8_t* by_receiver, const AlltoallLayout& layout,
@@ -449,13 +428,15 @@ Result<void> CpuBackend::scatter(const void* data, std::span<const Range> pieces
 // receives its share of all vectors and computes its share's part of the inner products. With the sums of these it
 // computes its share of the result. So a level moves as much data as a reducescatter and an allgather.
 
-Result<void> CpuBackend::adasum(std::span<const MutableBytes> tensors, Dtype dtype, Interrupt& interrupt) {
+Result<void> CpuBackend::adasum(std::span<const MutableBytes> tensors, Dtype dtype, std::span<const int> averaged,
+                                Interrupt& interrupt) {
   if (map_.local_size > 1) {
+    const std::vector<int> one_group(averaged.empty() ? 0 : static_cast<std::size_t>(map_.local_size), 0);
     const ShareLayout layout(tensors, dtype, static_cast<std::size_t>(map_.local_size));
     HVD_TRY_ASSIGN(std::uint8_t* packed, staging_.reserve(adasum_room(layout)));
     layout.pack(tensors, packed);
     NodeParties ranks(node_, map_, interrupt);
-    HVD_TRY(combine_adasum(ranks, layout, dtype, packed));
+    HVD_TRY(combine_adasum(ranks, layout, dtype, one_group, packed));
     layout.unpack(packed, tensors);
   }
   if (map_.node_count > 1) {
@@ -464,7 +445,7 @@ Result<void> CpuBackend::adasum(std::span<const MutableBytes> tensors, Dtype dty
     if (map_.is_leader()) {
       layout.pack(tensors, packed);
       LeaderParties nodes(leaders_, map_, interrupt);
-      HVD_TRY(combine_adasum(nodes, layout, dtype, packed));
+      HVD_TRY(combine_adasum(nodes, layout, dtype, {}, packed));
     }
     HVD_TRY(node_.broadcast(packed, layout.total_bytes(), 0, interrupt));
     layout.unpack(packed, tensors);

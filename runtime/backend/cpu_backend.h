@@ -32,7 +32,8 @@ class CpuBackend final : public Backend {
                                 Interrupt& interrupt) override;
   Result<void> allreduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                                 Interrupt& interrupt) override;
-  Result<void> adasum(std::span<const MutableBytes> tensors, Dtype dtype, Interrupt& interrupt) override;
+  Result<void> adasum(std::span<const MutableBytes> tensors, Dtype dtype, std::span<const int> averaged,
+                      Interrupt& interrupt) override;
   Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) override;
   Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
                          Interrupt& interrupt) override;

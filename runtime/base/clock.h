@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace hvd {
 
@@ -24,6 +25,16 @@ class SteadyClock final : public Clock {
  public:
   [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now(); }
 };
+
+// The nanoseconds of the same clock, which all processes of a machine have in common.
+inline std::uint64_t steady_ns() {
+  return static_cast<std::uint64_t>(Duration(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+// The nanoseconds since 1970, by the machine's time of day.
+inline std::int64_t unix_ns() {
+  return Duration(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 // Deadline is the moment at which a wait gives up. Every wait in this project has one.
 class Deadline {

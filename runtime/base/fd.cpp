@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 namespace hvd {
@@ -59,6 +60,24 @@ Result<void> set_nonblocking(int fd, bool nonblocking) {
     return Error::from_errno("fcntl(F_SETFL)");
   }
   return {};
+}
+
+std::string text_of_file(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 16384> buffer{};
+  ssize_t got = fd.is_open() ? 1 : 0;
+  while (got > 0 || (got < 0 && errno == EINTR)) {
+    got = ::read(fd.get(), buffer.data(), buffer.size());
+    text.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  }
+  return text;
+}
+
+std::string first_line_of_file(const std::string& path) {
+  std::string text = text_of_file(path);
+  text.resize(std::min(text.find('\n'), text.size()));
+  return text;
 }
 
 Result<Fd> duplicate(int fd) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -51,6 +52,10 @@ Result<void> set_nonblocking(int fd, bool nonblocking = true);
 // the call blocks as long as the reader takes nothing, as a write to a blocking descriptor does. Returns false with
 // errno set by the write that failed.
 [[nodiscard]] bool write_all(int fd, std::string_view bytes);
+// Returns all that a file holds; "" if it cannot be read.
+std::string text_of_file(const std::string& path);
+// Returns its first line, without the end of the line.
+std::string first_line_of_file(const std::string& path);
 // Makes a second descriptor for the same open file, close-on-exec.
 Result<Fd> duplicate(int fd);
 

@@ -2,6 +2,8 @@
 
 #include <fstream>
 
+#include "runtime/base/fd.h"
+
 namespace hvd {
 
 std::string processor_name() {
@@ -25,9 +27,7 @@ std::string processor_name() {
 }
 
 std::string boot_id() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
+  return first_line_of_file("/proc/sys/kernel/random/boot_id");
 }
 
 }  // namespace hvd

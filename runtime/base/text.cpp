@@ -1,6 +1,9 @@
 #include "runtime/base/text.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdarg>
+#include <cstdio>
 
 namespace hvd {
 
@@ -29,6 +32,15 @@ std::string_view take_until(std::string_view& text, char end) {
   const std::string_view taken = text.substr(0, length);
   text.remove_prefix(std::min(length + 1, text.size()));
   return taken;
+}
+
+bool has_word(std::string_view list, std::string_view word, char separator) {
+  while (!list.empty()) {
+    if (take_until(list, separator) == word) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void add_to_list(std::string& list, std::string_view word, std::string_view separator) {
@@ -94,6 +106,15 @@ std::string without_controls(std::string_view text, std::string_view kept) {
   return safe;
 }
 
+std::string formatted(const char* format, ...) {
+  std::array<char, 400> text{};
+  std::va_list parts;
+  va_start(parts, format);
+  static_cast<void>(std::vsnprintf(text.data(), text.size(), format, parts));
+  va_end(parts);
+  return text.data();
+}
+
 std::string counted(std::size_t count, std::string_view noun) {
   std::string text = std::to_string(count) + " ";
   text += noun;
@@ -107,6 +128,14 @@ std::string duration_text(Duration duration) {
   }
   const auto tenths = (ms + 50) / 100;
   return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10)) + " s";
+}
+
+bool is_same_secret(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    difference |= static_cast<unsigned>(static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]));
+  }
+  return difference == 0;
 }
 
 std::string hex(std::span<const std::uint8_t> bytes) {

@@ -44,11 +44,17 @@ std::string_view trimmed(std::string_view text);
 // `end`.
 std::string_view take_until(std::string_view& text, char end);
 
+// Whether one of the words in a list is this one.
+bool has_word(std::string_view list, std::string_view word, char separator = ' ');
+
 // Adds a word to a list in words: "a" becomes "a, b".
 void add_to_list(std::string& list, std::string_view word, std::string_view separator = ", ");
 
 // All words as one list.
 std::string joined(const std::vector<std::string>& words, std::string_view separator = ", ");
+
+// The text that printf() makes of these, but at most 399 bytes of it.
+[[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...);
 
 // "1 node", "2 nodes".
 std::string counted(std::size_t count, std::string_view noun);
@@ -69,6 +75,10 @@ std::string without_controls(std::string_view text, std::string_view kept = "");
 
 // "200 ms", "1.5 s", "30 s".
 std::string duration_text(Duration duration);
+
+// Whether a secret that a caller gives is the right one. It takes as long wherever the two differ, so that a wrong one
+// cannot be guessed piece by piece.
+bool is_same_secret(std::string_view a, std::string_view b);
 
 // Two lower-case digits for each byte.
 std::string hex(std::span<const std::uint8_t> bytes);

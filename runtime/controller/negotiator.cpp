@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <numeric>
 
 #include "runtime/base/text.h"
@@ -13,12 +12,6 @@ namespace {
 
 bool is_same(double a, double b) {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
-}
-
-std::string number_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  return text;
 }
 
 std::string rank_text(int rank) {
@@ -39,7 +32,7 @@ struct Pair {
 };
 
 std::string scales_text(const Request& request) {
-  return "prescale " + number_text(request.prescale) + " and postscale " + number_text(request.postscale);
+  return formatted("prescale %.17g and postscale %.17g", request.prescale, request.postscale);
 }
 
 // Dimension 0 may differ between ranks for an allgather and an alltoall. Everything else must be the same, and so must

@@ -10,7 +10,7 @@ namespace hvd {
 class SoloBackend final : public Backend {
  public:
   Result<void> allreduce(void*, std::size_t, Dtype, ReduceOp, Interrupt&) override { return {}; }
-  Result<void> adasum(std::span<const MutableBytes>, Dtype, Interrupt&) override { return {}; }
+  Result<void> adasum(std::span<const MutableBytes>, Dtype, std::span<const int>, Interrupt&) override { return {}; }
   Result<void> broadcast(void*, std::size_t, int, Interrupt&) override { return {}; }
   Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out, Interrupt&) override {
     if (sizes.front() > 0) {

@@ -25,6 +25,10 @@ struct RankMap {
   [[nodiscard]] bool is_coordinator() const { return rank == 0; }
 };
 
+// Makes the map of a rank from the nodes of all ranks, which are numbered in the order in which they appear. It leaves
+// node_of_rank empty.
+RankMap map_of(std::span<const int> node_of, int rank);
+
 // Returns this rank's place among `ranks` (ascending, of the job): a map that numbers them from 0. Returns nothing if
 // this rank is not one of them.
 std::optional<RankMap> map_among(const RankMap& job, std::span<const int> ranks);

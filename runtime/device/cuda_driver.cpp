@@ -30,8 +30,9 @@ const char* advice(CUresult code) {
     case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_INVALID_PTX:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-      return "; this build has no code for this GPU and its driver: install a newer driver, or build hvdrun with the "
-             "CUDA toolkit of this one";
+      return "; this build has no code for this GPU and its driver: GPUs before compute capability 7.5 (nvidia-smi "
+             "--query-gpu=compute_cap --format=csv) have none; for others install a newer driver, or build hvdrun with "
+             "the CUDA toolkit of this one";
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
     case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
       return "; the kernel's driver and libcuda.so.1 are of different versions: reboot, or install the same";
@@ -59,55 +60,61 @@ Code class_of(CUresult code) {
   }
 }
 
-// The driver's functions, in the versions against which this file was compiled: macros of cuda.h select the type, and
-// the text is the symbol that the library exports.
+// X(member, function, symbol) stands for a function of the driver, in the version against which this file was compiled:
+// macros of cuda.h select the type, and the symbol is what the library exports. Two symbols are the plain names. The
+// cuDeviceGetUuid_v2 function gives the parts of a divided GPU different identities, and cuEventElapsedTime_v2, which
+// older drivers lack, differs only for events that are not done.
+#define HVD_CUDA_FUNCTIONS(X)                                                             \
+  X(init, cuInit, "cuInit")                                                               \
+  X(error_name, cuGetErrorName, "cuGetErrorName")                                         \
+  X(error_string, cuGetErrorString, "cuGetErrorString")                                   \
+  X(driver_version, cuDriverGetVersion, "cuDriverGetVersion")                             \
+  X(device_count, cuDeviceGetCount, "cuDeviceGetCount")                                   \
+  X(device_get, cuDeviceGet, "cuDeviceGet")                                               \
+  X(device_name, cuDeviceGetName, "cuDeviceGetName")                                      \
+  X(device_uuid, cuDeviceGetUuid, "cuDeviceGetUuid")                                      \
+  X(device_attribute, cuDeviceGetAttribute, "cuDeviceGetAttribute")                       \
+  X(context_retain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")                 \
+  X(context_release, cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2")           \
+  X(context_push, cuCtxPushCurrent, "cuCtxPushCurrent_v2")                                \
+  X(context_pop, cuCtxPopCurrent, "cuCtxPopCurrent_v2")                                   \
+  X(module_load, cuModuleLoadData, "cuModuleLoadData")                                    \
+  X(module_unload, cuModuleUnload, "cuModuleUnload")                                      \
+  X(module_function, cuModuleGetFunction, "cuModuleGetFunction")                          \
+  X(launch, cuLaunchKernel, "cuLaunchKernel")                                             \
+  X(priority_range, cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange")           \
+  X(stream_create, cuStreamCreateWithPriority, "cuStreamCreateWithPriority")              \
+  X(stream_destroy, cuStreamDestroy, "cuStreamDestroy_v2")                                \
+  X(stream_synchronize, cuStreamSynchronize, "cuStreamSynchronize")                       \
+  X(stream_wait, cuStreamWaitEvent, "cuStreamWaitEvent")                                  \
+  X(stream_is_capturing, cuStreamIsCapturing, "cuStreamIsCapturing")                      \
+  X(capture_mode, cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode") \
+  X(launch_host, cuLaunchHostFunc, "cuLaunchHostFunc")                                    \
+  X(event_create, cuEventCreate, "cuEventCreate")                                         \
+  X(event_destroy, cuEventDestroy, "cuEventDestroy_v2")                                   \
+  X(event_record, cuEventRecord, "cuEventRecord")                                         \
+  X(event_query, cuEventQuery, "cuEventQuery")                                            \
+  X(event_synchronize, cuEventSynchronize, "cuEventSynchronize")                          \
+  X(event_elapsed, cuEventElapsedTime, "cuEventElapsedTime")                              \
+  X(memory_alloc, cuMemAlloc, "cuMemAlloc_v2")                                            \
+  X(memory_free, cuMemFree, "cuMemFree_v2")                                               \
+  X(host_alloc, cuMemHostAlloc, "cuMemHostAlloc")                                         \
+  X(host_free, cuMemFreeHost, "cuMemFreeHost")                                            \
+  X(memory_copy, cuMemcpyAsync, "cuMemcpyAsync")                                          \
+  X(memory_set, cuMemsetD8Async, "cuMemsetD8Async")                                       \
+  X(pointer_attribute, cuPointerGetAttribute, "cuPointerGetAttribute")
+
+// The driver's functions.
 struct Functions {
   static Result<std::shared_ptr<const Functions>> load(const std::string& library);
 
   Result<void> check(CUresult code, const char* function) const;
-  Result<void> take_basics();
-  Result<void> take_streams();
-  Result<void> take_memory();
+  Result<void> take_all();
 
   DynLib file;
-  decltype(::cuInit)* init = nullptr;
-  decltype(::cuGetErrorName)* error_name = nullptr;
-  decltype(::cuGetErrorString)* error_string = nullptr;
-  decltype(::cuDriverGetVersion)* driver_version = nullptr;
-  decltype(::cuDeviceGetCount)* device_count = nullptr;
-  decltype(::cuDeviceGet)* device_get = nullptr;
-  decltype(::cuDeviceGetName)* device_name = nullptr;
-  decltype(::cuDeviceGetUuid)* device_uuid = nullptr;
-  decltype(::cuDeviceGetAttribute)* device_attribute = nullptr;
-  decltype(::cuDevicePrimaryCtxRetain)* context_retain = nullptr;
-  decltype(::cuDevicePrimaryCtxRelease)* context_release = nullptr;
-  decltype(::cuCtxPushCurrent)* context_push = nullptr;
-  decltype(::cuCtxPopCurrent)* context_pop = nullptr;
-  decltype(::cuStreamCreateWithPriority)* stream_create = nullptr;
-  decltype(::cuStreamDestroy)* stream_destroy = nullptr;
-  decltype(::cuStreamSynchronize)* stream_synchronize = nullptr;
-  decltype(::cuStreamWaitEvent)* stream_wait = nullptr;
-  decltype(::cuStreamIsCapturing)* stream_is_capturing = nullptr;
-  decltype(::cuThreadExchangeStreamCaptureMode)* capture_mode = nullptr;
-  decltype(::cuLaunchHostFunc)* launch_host = nullptr;
-  decltype(::cuCtxGetStreamPriorityRange)* priority_range = nullptr;
-  decltype(::cuEventCreate)* event_create = nullptr;
-  decltype(::cuEventDestroy)* event_destroy = nullptr;
-  decltype(::cuEventRecord)* event_record = nullptr;
-  decltype(::cuEventQuery)* event_query = nullptr;
-  decltype(::cuEventSynchronize)* event_synchronize = nullptr;
-  decltype(::cuEventElapsedTime)* event_elapsed = nullptr;
-  decltype(::cuMemAlloc)* memory_alloc = nullptr;
-  decltype(::cuMemFree)* memory_free = nullptr;
-  decltype(::cuMemHostAlloc)* host_alloc = nullptr;
-  decltype(::cuMemFreeHost)* host_free = nullptr;
-  decltype(::cuMemcpyAsync)* memory_copy = nullptr;
-  decltype(::cuMemsetD8Async)* memory_set = nullptr;
-  decltype(::cuPointerGetAttribute)* pointer_attribute = nullptr;
-  decltype(::cuModuleLoadData)* module_load = nullptr;
-  decltype(::cuModuleUnload)* module_unload = nullptr;
-  decltype(::cuModuleGetFunction)* module_function = nullptr;
-  decltype(::cuLaunchKernel)* launch = nullptr;
+#define HVD_CUDA_MEMBER(member, function, symbol) decltype(::function)* member = nullptr;
+  HVD_CUDA_FUNCTIONS(HVD_CUDA_MEMBER)
+#undef HVD_CUDA_MEMBER
 };
 
 Result<void> Functions::check(CUresult code, const char* function) const {
@@ -123,53 +130,11 @@ Result<void> Functions::check(CUresult code, const char* function) const {
                                    (is_told ? std::string(" (") + text + ")" : "") + advice(code));
 }
 
-Result<void> Functions::take_basics() {
-  HVD_TRY(file.take("cuInit", init));
-  HVD_TRY(file.take("cuGetErrorName", error_name));
-  HVD_TRY(file.take("cuGetErrorString", error_string));
-  HVD_TRY(file.take("cuDriverGetVersion", driver_version));
-  HVD_TRY(file.take("cuDeviceGetCount", device_count));
-  HVD_TRY(file.take("cuDeviceGet", device_get));
-  HVD_TRY(file.take("cuDeviceGetName", device_name));
-  // Use the plain name: the _v2 function gives the parts of a divided GPU different identities.
-  HVD_TRY(file.take("cuDeviceGetUuid", device_uuid));
-  HVD_TRY(file.take("cuDeviceGetAttribute", device_attribute));
-  HVD_TRY(file.take("cuDevicePrimaryCtxRetain", context_retain));
-  HVD_TRY(file.take("cuDevicePrimaryCtxRelease_v2", context_release));
-  HVD_TRY(file.take("cuCtxPushCurrent_v2", context_push));
-  HVD_TRY(file.take("cuCtxPopCurrent_v2", context_pop));
-  HVD_TRY(file.take("cuModuleLoadData", module_load));
-  HVD_TRY(file.take("cuModuleUnload", module_unload));
-  HVD_TRY(file.take("cuModuleGetFunction", module_function));
-  return file.take("cuLaunchKernel", launch);
-}
-
-Result<void> Functions::take_streams() {
-  HVD_TRY(file.take("cuCtxGetStreamPriorityRange", priority_range));
-  HVD_TRY(file.take("cuStreamCreateWithPriority", stream_create));
-  HVD_TRY(file.take("cuStreamDestroy_v2", stream_destroy));
-  HVD_TRY(file.take("cuStreamSynchronize", stream_synchronize));
-  HVD_TRY(file.take("cuStreamWaitEvent", stream_wait));
-  HVD_TRY(file.take("cuStreamIsCapturing", stream_is_capturing));
-  HVD_TRY(file.take("cuThreadExchangeStreamCaptureMode", capture_mode));
-  HVD_TRY(file.take("cuLaunchHostFunc", launch_host));
-  HVD_TRY(file.take("cuEventCreate", event_create));
-  HVD_TRY(file.take("cuEventDestroy_v2", event_destroy));
-  HVD_TRY(file.take("cuEventRecord", event_record));
-  HVD_TRY(file.take("cuEventQuery", event_query));
-  HVD_TRY(file.take("cuEventSynchronize", event_synchronize));
-  // Use the plain name, which older drivers have too: the _v2 function differs only for events that are not done.
-  return file.take("cuEventElapsedTime", event_elapsed);
-}
-
-Result<void> Functions::take_memory() {
-  HVD_TRY(file.take("cuMemAlloc_v2", memory_alloc));
-  HVD_TRY(file.take("cuMemFree_v2", memory_free));
-  HVD_TRY(file.take("cuMemHostAlloc", host_alloc));
-  HVD_TRY(file.take("cuMemFreeHost", host_free));
-  HVD_TRY(file.take("cuMemcpyAsync", memory_copy));
-  HVD_TRY(file.take("cuMemsetD8Async", memory_set));
-  return file.take("cuPointerGetAttribute", pointer_attribute);
+Result<void> Functions::take_all() {
+#define HVD_CUDA_TAKE(member, function, symbol) HVD_TRY(file.take(symbol, member));
+  HVD_CUDA_FUNCTIONS(HVD_CUDA_TAKE)
+#undef HVD_CUDA_TAKE
+  return {};
 }
 
 Result<std::shared_ptr<const Functions>> Functions::load(const std::string& library) {
@@ -181,10 +146,8 @@ Result<std::shared_ptr<const Functions>> Functions::load(const std::string& libr
                                       "with the GPUs (docker run --gpus all)");
   }
   made->file = std::move(file).value();
-  for (auto result : {made->take_basics(), made->take_streams(), made->take_memory()}) {
-    if (!result.ok()) {
-      return result.error().with_context("the CUDA driver is older than 11.4; update it");
-    }
+  if (auto taken = made->take_all(); !taken.ok()) {
+    return taken.error().with_context("the CUDA driver is older than 11.4; update it");
   }
   HVD_TRY(made->check(made->init(0), "cuInit"));
   return std::shared_ptr<const Functions>(std::move(made));
@@ -311,7 +274,7 @@ class CudaDevice final : public Device {
   }
   Result<int> device_of(const void* data) override;
 
-  Result<KernelHandle> kernel(const char* name) override;
+  Result<KernelHandle> kernel(const std::string& name) override;
   Result<void> launch(KernelHandle kernel, LaunchSize size, std::span<void* const> arguments,
                       StreamHandle stream) override {
     HVD_TRY_ASSIGN(const auto current, Current::make(*this));
@@ -413,7 +376,7 @@ Result<int> CudaDevice::device_of(const void* data) {
   return ordinal;
 }
 
-Result<KernelHandle> CudaDevice::kernel(const char* name) {
+Result<KernelHandle> CudaDevice::kernel(const std::string& name) {
   const std::lock_guard lock(mutex_);
   if (auto known = kernels_.find(name); known != kernels_.end()) {
     return known->second;
@@ -430,7 +393,7 @@ Result<KernelHandle> CudaDevice::kernel(const char* name) {
     }
   }
   KernelHandle found = nullptr;
-  if (auto done = check(cuda_->module_function(&found, module_, name), "cuModuleGetFunction"); !done.ok()) {
+  if (auto done = check(cuda_->module_function(&found, module_, name.c_str()), "cuModuleGetFunction"); !done.ok()) {
     return done.error().with_context(name);
   }
   kernels_.emplace(name, found);

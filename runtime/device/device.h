@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "runtime/base/result.h"
 
@@ -119,7 +120,7 @@ class Device {
   // ---- kernels of ours ----
   // Finds a kernel by its name in the built-in device code, which is loaded at the first call. kNotFound: this build
   // has none. The handle is valid as long as the device.
-  virtual Result<KernelHandle> kernel(const char* name) = 0;
+  virtual Result<KernelHandle> kernel(const std::string& name) = 0;
   // `arguments` point to the values, which are read before it returns.
   virtual Result<void> launch(KernelHandle kernel, LaunchSize size, std::span<void* const> arguments,
                               StreamHandle stream) = 0;
@@ -152,6 +153,34 @@ class Current {
  private:
   explicit Current(Device* device) : device_(device) {}
   Device* device_;
+};
+
+// Owned owns a thing that Device made, and releases it. It is move-only, and keeps the device alive.
+template <typename Handle, void (Device::*kRelease)(Handle)>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(std::shared_ptr<Device> device, Handle handle) : device_(std::move(device)), handle_(handle) {}
+  ~Owned() {
+    if (handle_ != nullptr) {
+      (device_.get()->*kRelease)(handle_);
+    }
+  }
+  Owned(Owned&& other) noexcept : device_(std::move(other.device_)), handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+
+  [[nodiscard]] Device& device() const { return *device_; }
+  [[nodiscard]] Handle handle() const { return handle_; }
+
+ private:
+  std::shared_ptr<Device> device_;
+  Handle handle_ = nullptr;
 };
 
 // While it lives, calls of this thread neither fail because another thread is capturing a CUDA graph, nor invalidate

@@ -12,57 +12,32 @@
 
 namespace hvd {
 
-class DeviceMemory {
+// MemoryOfDevice owns memory that a device allocates and releases by these functions; data() points to `Byte`.
+template <typename Byte, Result<void*> (Device::*kAllocate)(std::size_t), void (Device::*kRelease)(void*)>
+class MemoryOfDevice {
  public:
-  DeviceMemory() = default;
+  MemoryOfDevice() = default;
   // With 0 bytes there is no memory, and data() is null.
-  static Result<DeviceMemory> make(std::shared_ptr<Device> device, std::size_t size_bytes);
-  ~DeviceMemory();
-  DeviceMemory(DeviceMemory&& other) noexcept
-      : device_(std::move(other.device_)),
-        data_(std::exchange(other.data_, nullptr)),
-        size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  static Result<MemoryOfDevice> make(std::shared_ptr<Device> device, std::size_t size_bytes) {
+    MemoryOfDevice made;
+    if (size_bytes > 0) {
+      HVD_TRY_ASSIGN(void* data, (device.get()->*kAllocate)(size_bytes));
+      made.owned_ = {std::move(device), data};
+      made.size_bytes_ = size_bytes;
+    }
+    return made;
+  }
 
-  // The host must not read this address.
-  [[nodiscard]] void* data() const { return data_; }
+  [[nodiscard]] Byte* data() const { return static_cast<Byte*>(owned_.handle()); }
   [[nodiscard]] std::size_t size_bytes() const { return size_bytes_; }
 
  private:
-  DeviceMemory(std::shared_ptr<Device> device, void* data, std::size_t size_bytes)
-      : device_(std::move(device)), data_(data), size_bytes_(size_bytes) {}
-
-  std::shared_ptr<Device> device_;
-  void* data_ = nullptr;
+  Owned<void*, kRelease> owned_;
   std::size_t size_bytes_ = 0;
 };
 
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
-  // With 0 bytes there is no memory, and data() is null.
-  static Result<PinnedMemory> make(std::shared_ptr<Device> device, std::size_t size_bytes);
-  ~PinnedMemory();
-  PinnedMemory(PinnedMemory&& other) noexcept
-      : device_(std::move(other.device_)),
-        data_(std::exchange(other.data_, nullptr)),
-        size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(const PinnedMemory&) = delete;
-
-  [[nodiscard]] std::uint8_t* data() const { return static_cast<std::uint8_t*>(data_); }
-  [[nodiscard]] std::size_t size_bytes() const { return size_bytes_; }
-
- private:
-  PinnedMemory(std::shared_ptr<Device> device, void* data, std::size_t size_bytes)
-      : device_(std::move(device)), data_(data), size_bytes_(size_bytes) {}
-
-  std::shared_ptr<Device> device_;
-  void* data_ = nullptr;
-  std::size_t size_bytes_ = 0;
-};
+// The host must not read its address.
+using DeviceMemory = MemoryOfDevice<void, &Device::allocate, &Device::free_memory>;
+using PinnedMemory = MemoryOfDevice<std::uint8_t, &Device::allocate_pinned, &Device::free_pinned>;
 
 }  // namespace hvd

@@ -27,45 +27,9 @@ bool is_same(const Move& a, const Move& b) {
   return a.from == b.from && a.to == b.to && a.count == b.count && a.padded == b.padded;
 }
 
-const char* copy_kernel(std::size_t element_bytes) {
-  switch (element_bytes) {
-    case 1:
-      return "hvd_move_copy1";
-    case 2:
-      return "hvd_move_copy2";
-    case 4:
-      return "hvd_move_copy4";
-    default:
-      return "hvd_move_copy8";
-  }
-}
-
-const char* scale_kernel(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kUint8:
-      return "hvd_move_uint8";
-    case Dtype::kInt8:
-      return "hvd_move_int8";
-    case Dtype::kUint16:
-      return "hvd_move_uint16";
-    case Dtype::kInt16:
-      return "hvd_move_int16";
-    case Dtype::kInt32:
-      return "hvd_move_int32";
-    case Dtype::kInt64:
-      return "hvd_move_int64";
-    case Dtype::kFloat16:
-      return "hvd_move_float16";
-    case Dtype::kBfloat16:
-      return "hvd_move_bfloat16";
-    case Dtype::kFloat32:
-      return "hvd_move_float32";
-    case Dtype::kFloat64:
-      return "hvd_move_float64";
-    case Dtype::kBool:
-      return "hvd_move_bool";
-  }
-  return nullptr;
+bool is_cast(Dtype from, Dtype to) {
+  const auto has_16_bits = [](Dtype type) { return type == Dtype::kFloat16 || type == Dtype::kBfloat16; };
+  return (from == Dtype::kFloat32 && has_16_bits(to)) || (has_16_bits(from) && to == Dtype::kFloat32);
 }
 
 bool is_multiple(const void* address, std::size_t of) {
@@ -127,27 +91,14 @@ std::size_t packed_bytes(std::span<const DevicePiece> pieces, Dtype dtype) {
   return sum;
 }
 
-const char* move_kernel(Dtype from, Dtype to, Scale scale, bool is_aligned) {
+std::string move_kernel(Dtype from, Dtype to, Scale scale, bool is_aligned) {
   if (from == to && scale.is_one()) {
-    return copy_kernel(is_aligned ? size_of(from) : 1);
+    return "hvd_move_copy" + std::to_string(is_aligned ? size_of(from) : 1);
   }
-  if (!is_aligned) {
-    return nullptr;
+  if (!is_aligned || (from != to && !is_cast(from, to))) {
+    return "";
   }
-  if (from == to) {
-    return scale_kernel(from);
-  }
-  if (from == Dtype::kFloat32) {
-    return to == Dtype::kFloat16    ? "hvd_move_float32_float16"
-           : to == Dtype::kBfloat16 ? "hvd_move_float32_bfloat16"
-                                    : nullptr;
-  }
-  if (to == Dtype::kFloat32) {
-    return from == Dtype::kFloat16    ? "hvd_move_float16_float32"
-           : from == Dtype::kBfloat16 ? "hvd_move_bfloat16_float32"
-                                      : nullptr;
-  }
-  return nullptr;
+  return std::string("hvd_move_") + name_of(from) + (from == to ? "" : std::string("_") + name_of(to));
 }
 
 Result<void> DeviceKernels::pack(StreamHandle stream, std::span<const DevicePiece> pieces, void* buffer, Dtype from,
@@ -172,14 +123,14 @@ Result<void> DeviceKernels::unpack(StreamHandle stream, std::span<const DevicePi
 // Runs moves_ as planned, with the kernel for these types.
 Result<void> DeviceKernels::cast_moves(StreamHandle stream, Dtype from, Dtype to, Scale scale, std::uint64_t chunks,
                                        bool is_aligned) {
-  const char* kernel = move_kernel(from, to, scale, is_aligned);
-  if (kernel == nullptr) {
+  const std::string kernel = move_kernel(from, to, scale, is_aligned);
+  if (kernel.empty()) {
     return no_cast(from, to, is_aligned);
   }
   return launch_moves(stream, moves_, kernel, scale, is_aligned ? chunks : as_bytes(moves_, size_of(from)).chunks);
 }
 
-Result<void> DeviceKernels::launch_moves(StreamHandle stream, std::span<const Move> moves, const char* kernel,
+Result<void> DeviceKernels::launch_moves(StreamHandle stream, std::span<const Move> moves, const std::string& kernel,
                                          Scale scale, std::uint64_t chunks) {
   if (moves.empty()) {
     return {};
@@ -294,7 +245,7 @@ Result<void> DeviceKernels::combine(StreamHandle stream, std::span<void* const> 
 
 Result<void> DeviceKernels::launch(StreamHandle stream, const std::string& kernel, LaunchSize size, AdasumPair& pair,
                                    Dtype dtype) {
-  HVD_TRY_ASSIGN(const KernelHandle handle, device_->kernel((kernel + name_of(dtype)).c_str()));
+  HVD_TRY_ASSIGN(const KernelHandle handle, device_->kernel(kernel + name_of(dtype)));
   void* argument = &pair;
   return device_->launch(handle, size, std::span<void* const>(&argument, 1), stream);
 }

@@ -45,10 +45,10 @@ constexpr std::size_t packed_bytes(std::size_t count, Dtype dtype) {
 // The size of the buffer, whose elements are of `dtype`.
 std::size_t packed_bytes(std::span<const DevicePiece> pieces, Dtype dtype);
 
-// Returns the name of the kernel that converts elements of `from` to elements of `to`; null if there is none. Kernels
+// Returns the name of the kernel that converts elements of `from` to elements of `to`; empty if there is none. Kernels
 // cast float32 to and from float16 and bfloat16, and copy every type to itself. `is_aligned`: every address is a
 // multiple of its element's size; otherwise elements can only be copied.
-const char* move_kernel(Dtype from, Dtype to, Scale scale, bool is_aligned);
+std::string move_kernel(Dtype from, Dtype to, Scale scale, bool is_aligned);
 
 struct AdasumPair;
 struct Products;
@@ -85,7 +85,7 @@ class DeviceKernels {
 
   Result<void> cast_moves(StreamHandle stream, Dtype from, Dtype to, Scale scale, std::uint64_t chunks,
                           bool is_aligned);
-  Result<void> launch_moves(StreamHandle stream, std::span<const Move> moves, const char* kernel, Scale scale,
+  Result<void> launch_moves(StreamHandle stream, std::span<const Move> moves, const std::string& kernel, Scale scale,
                             std::uint64_t chunks);
   Result<Table*> table_of(StreamHandle stream, std::span<const Move> moves);
   Result<std::size_t> free_table(std::size_t size_bytes);

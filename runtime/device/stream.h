@@ -13,47 +13,42 @@ namespace hvd {
 class DeviceStream {
  public:
   DeviceStream() = default;
-  static Result<DeviceStream> make(std::shared_ptr<Device> device);
-  ~DeviceStream();
-  DeviceStream(DeviceStream&& other) noexcept
-      : device_(std::move(other.device_)), handle_(std::exchange(other.handle_, nullptr)) {}
-  DeviceStream& operator=(DeviceStream&& other) noexcept;
-  DeviceStream(const DeviceStream&) = delete;
-  DeviceStream& operator=(const DeviceStream&) = delete;
+  static Result<DeviceStream> make(std::shared_ptr<Device> device) {
+    HVD_TRY_ASSIGN(const StreamHandle handle, device->make_stream());
+    return DeviceStream({std::move(device), handle});
+  }
 
-  [[nodiscard]] StreamHandle handle() const { return handle_; }
+  [[nodiscard]] StreamHandle handle() const { return owned_.handle(); }
   // See Device::synchronize.
-  Result<void> synchronize() { return device_->synchronize(handle_); }
+  Result<void> synchronize() { return owned_.device().synchronize(handle()); }
 
  private:
-  DeviceStream(std::shared_ptr<Device> device, StreamHandle handle) : device_(std::move(device)), handle_(handle) {}
+  using Stream = Owned<StreamHandle, &Device::destroy_stream>;
+  explicit DeviceStream(Stream owned) : owned_(std::move(owned)) {}
 
-  std::shared_ptr<Device> device_;
-  StreamHandle handle_ = nullptr;
+  Stream owned_;
 };
 
 // Event is a point on a stream. One that has never been recorded counts as done.
 class Event {
  public:
   Event() = default;
-  static Result<Event> make(std::shared_ptr<Device> device, bool is_timed = false);
-  ~Event();
-  Event(Event&& other) noexcept : device_(std::move(other.device_)), handle_(std::exchange(other.handle_, nullptr)) {}
-  Event& operator=(Event&& other) noexcept;
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
+  static Result<Event> make(std::shared_ptr<Device> device, bool is_timed = false) {
+    HVD_TRY_ASSIGN(const EventHandle handle, device->make_event(is_timed));
+    return Event({std::move(device), handle});
+  }
 
-  [[nodiscard]] EventHandle handle() const { return handle_; }
-  Result<void> record(StreamHandle stream) { return device_->record(handle_, stream); }
-  Result<bool> is_done() const { return device_->is_done(handle_); }
+  [[nodiscard]] EventHandle handle() const { return owned_.handle(); }
+  Result<void> record(StreamHandle stream) { return owned_.device().record(handle(), stream); }
+  Result<bool> is_done() const { return owned_.device().is_done(handle()); }
   // Blocks the host.
-  Result<void> wait_on_host() const { return device_->wait_on_host(handle_); }
+  Result<void> wait_on_host() const { return owned_.device().wait_on_host(handle()); }
 
  private:
-  Event(std::shared_ptr<Device> device, EventHandle handle) : device_(std::move(device)), handle_(handle) {}
+  using Point = Owned<EventHandle, &Device::destroy_event>;
+  explicit Event(Point owned) : owned_(std::move(owned)) {}
 
-  std::shared_ptr<Device> device_;
-  EventHandle handle_ = nullptr;
+  Point owned_;
 };
 
 }  // namespace hvd

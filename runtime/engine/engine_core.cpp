@@ -103,7 +103,6 @@ StepSource::Settings EngineCore::source_settings() const {
 DevicePlane::Settings EngineCore::device_settings() const {
   DevicePlane::Settings settings;
   settings.options = parts_.options.devices;
-  settings.local_rank = parts_.map.local_rank;
   settings.start_limit = parts_.options.set_timeout;
   settings.stall = parts_.options.stall;
   return settings;

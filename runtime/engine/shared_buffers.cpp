@@ -6,19 +6,16 @@
 
 namespace hvd {
 
-// If this rank shares its node with no other, the buffer is ordinary memory.
+// The buffer is ordinary memory where this rank shares its node with no other, and where the arena has no place for it.
+// The ranks of a node have the same arena with the same places taken, so they all decide alike.
 Result<void> SharedBuffers::add(PendingOp& op) {
   SharedBuffer buffer;
   buffer.number = ++last_number_;
   buffer.size_bytes = static_cast<std::size_t>(op.what.shape.front());
-  if (shm_ != nullptr && shm_->arena_bytes() > 0) {
-    if (!arena_map_) {
-      arena_map_.emplace(shm_->arena_bytes(), kPageBytes);
-    }
-    const auto offset = arena_map_->allocate(buffer.size_bytes);
-    if (!offset) {
-      return Error(Code::kResource, "no " + std::to_string(buffer.size_bytes) + " bytes of addresses for a buffer");
-    }
+  if (shm_ != nullptr && shm_->arena_bytes() > 0 && !arena_map_) {
+    arena_map_.emplace(shm_->arena_bytes(), kPageBytes);
+  }
+  if (const auto offset = arena_map_ ? arena_map_->allocate(buffer.size_bytes) : std::nullopt) {
     HVD_TRY(shm_->reserve(*offset, buffer.size_bytes));
     buffer.offset = static_cast<std::int64_t>(*offset);
     buffer.data = shm_->arena(shm_->local_rank()) + *offset;

@@ -39,7 +39,8 @@ Scale result_scale(ReduceOp op, double postscale, int size) {
   return is_power_of_two ? Scale(postscale / size) : Scale(postscale, size);
 }
 
-Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
+Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt,
+                           OfNode adasum_of_node) {
   const bool is_adasum = !ops.empty() && ops.front()->what.op == ReduceOp::kAdasum;
   const bool is_packed =
       response.kind == OpKind::kAllreduce && ops.size() > 1 && !backend_.takes_pieces() && !is_adasum;
@@ -47,7 +48,7 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
   switch (response.kind) {
     case OpKind::kAllreduce:
       if (is_adasum) {
-        return adasum(ops, interrupt);
+        return adasum(ops, adasum_of_node, interrupt);
       }
       if (response.is_shared && backend_.takes_shared()) {
         return allreduce_shared(ops, interrupt);
@@ -128,7 +129,7 @@ Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {
 }
 
 // Each tensor is combined separately, in its own memory.
-Result<void> Executor::adasum(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+Result<void> Executor::adasum(std::span<PendingOp* const> ops, OfNode of_node, Interrupt& interrupt) {
   const Submission& like = ops.front()->what;
   std::vector<MutableBytes> tensors;
   for (const PendingOp* op : ops) {
@@ -142,7 +143,8 @@ Result<void> Executor::adasum(std::span<PendingOp* const> ops, Interrupt& interr
   if (tensors.empty()) {
     return {};  // true on every rank, since all agreed on the shapes
   }
-  HVD_TRY(backend_.adasum(tensors, like.dtype, interrupt));
+  const std::span<const int> nodes = map_.node_of_rank;
+  HVD_TRY(backend_.adasum(tensors, like.dtype, of_node == OfNode::kAveraged ? nodes : nodes.first(0), interrupt));
   for (const MutableBytes& tensor : tensors) {
     scale_in_place(tensor.data(), tensor.size() / size_of(like.dtype), like.dtype, like.postscale);
   }
@@ -158,20 +160,24 @@ Result<void> Executor::fused_allreduce(std::span<PendingOp* const> ops, Interrup
   return {};
 }
 
+Result<int> root_index(std::span<const int> ranks, int root) {
+  const auto found = std::lower_bound(ranks.begin(), ranks.end(), root);
+  if (found == ranks.end() || *found != root) {
+    return Error(Code::kProtocol, "the coordinator ordered a broadcast from a rank that is not of the process set");
+  }
+  return static_cast<int>(found - ranks.begin());
+}
+
 Result<void> Executor::broadcast(PendingOp& op, Interrupt& interrupt) {
   const std::size_t bytes = input_bytes(op.what);
   if (bytes == 0) {
     return {};
   }
-  const auto root = std::lower_bound(ranks_.begin(), ranks_.end(), op.what.root_rank);
-  if (root == ranks_.end() || *root != op.what.root_rank) {
-    return Error(Code::kProtocol, "the coordinator ordered a broadcast from a rank that is not of the process set");
-  }
-  const auto root_index = static_cast<int>(root - ranks_.begin());
-  if (root_index == map_.rank) {
+  HVD_TRY_ASSIGN(const int root, root_index(ranks_, op.what.root_rank));
+  if (root == map_.rank) {
     copy_input(op.what);
   }
-  return backend_.broadcast(op.what.output, bytes, root_index, interrupt);
+  return backend_.broadcast(op.what.output, bytes, root, interrupt);
 }
 
 // The operations that split tensors by rank along dimension 0. The runtime allocates their outputs, since a rank does

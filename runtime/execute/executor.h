@@ -18,6 +18,8 @@ namespace hvd {
 
 class Executor {
  public:
+  enum class OfNode : std::uint8_t { kCombined, kAveraged };
+
   // Makes the executor for the process set of these ranks (ascending, of the job); `map` is this rank's place in the
   // set.
   Executor(RankMap map, std::vector<int> ranks, Backend& backend)
@@ -33,15 +35,16 @@ class Executor {
 
   // Runs the response. `ops` are this rank's operations of response.names, in that order. On success their outputs are
   // complete; the caller finishes the operations. An error means that this rank could not take part, so the job cannot
-  // go on.
-  Result<void> run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
+  // go on. Adasum first combines the ranks of a node, or averages them.
+  Result<void> run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt,
+                   OfNode adasum_of_node = OfNode::kCombined);
 
  private:
   Result<void> allreduce(PendingOp& op, Interrupt& interrupt);
   Result<void> fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> allreduce_shared(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt);
-  Result<void> adasum(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> adasum(std::span<PendingOp* const> ops, OfNode of_node, Interrupt& interrupt);
   Result<void> reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt);
   // These split tensors by rank along dimension 0.
   Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
@@ -58,6 +61,9 @@ class Executor {
   std::vector<Piece> pieces_;
   std::vector<SharedPiece> shared_pieces_;
 };
+
+// Returns the place of a broadcast's root among the ranks of the process set.
+Result<int> root_index(std::span<const int> ranks, int root);
 
 // Returns the scale of a reduction's result: postscale, and for an average also the division by the number of ranks. It
 // multiplies instead if the result is the same, as for a power of two.

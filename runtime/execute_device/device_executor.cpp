@@ -265,13 +265,9 @@ Result<void> DeviceExecutor::broadcast(PendingOp& op, Interrupt& interrupt) {
   if (bytes == 0) {
     return {};
   }
-  const auto root = std::lower_bound(host_.ranks.begin(), host_.ranks.end(), op.what.root_rank);
-  if (root == host_.ranks.end() || *root != op.what.root_rank) {
-    return Error(Code::kProtocol, "the coordinator ordered a broadcast from a rank that is not of the process set");
-  }
-  const auto index = static_cast<int>(root - host_.ranks.begin());
-  const void* input = index == host_.map.rank ? op.what.input : op.what.output;
-  return nccl_->broadcast(input, op.what.output, bytes, index, interrupt);
+  HVD_TRY_ASSIGN(const int root, root_index(host_.ranks, op.what.root_rank));
+  const void* input = root == host_.map.rank ? op.what.input : op.what.output;
+  return nccl_->broadcast(input, op.what.output, bytes, root, interrupt);
 }
 
 Result<void> DeviceExecutor::allgather(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
@@ -442,7 +438,9 @@ Result<void> DeviceExecutor::run_staged(const Response& response, std::span<Pend
     pointers.push_back(&twins[i]);
   }
   HVD_TRY(fetch_inputs(ops, twins, interrupt));
-  HVD_TRY(host_.executor.run(response, pointers, interrupt));
+  // Scripts scale the learning rate by what hvd.nccl_built() says, and not by which way their gradients take.
+  const auto of_node = plan_.has_nccl ? Executor::OfNode::kAveraged : Executor::OfNode::kCombined;
+  HVD_TRY(host_.executor.run(response, pointers, interrupt, of_node));
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (is_on_device(*ops[i])) {
       HVD_TRY(put_result(*ops[i], twins[i], batch));

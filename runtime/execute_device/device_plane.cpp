@@ -101,7 +101,7 @@ Result<std::shared_ptr<DevicePool>> DevicePlane::any_pool() {
       return pool_;
     }
   }
-  auto own = pool_of(settings_.local_rank);
+  auto own = pool_of(settings_.options.usual_device);
   return own.ok() || own.error().code() != Code::kNotFound ? own : pool_of(0);
 }
 

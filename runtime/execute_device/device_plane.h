@@ -27,7 +27,6 @@ class DevicePlane {
  public:
   struct Settings {
     DeviceOptions options;
-    int local_rank = 0;
     Duration start_limit{};  // how long the ranks of a communicator may take to arrive
     StallOptions stall;
   };

@@ -99,7 +99,9 @@ Result<DeviceFacts> DeviceFacts::decode(std::string_view bytes) {
 DevicePlan plan_devices(std::span<const DeviceFacts> facts, const std::vector<int>& ranks) {
   DevicePlan plan;
   plan.kinds = 0xffff;
+  plan.has_nccl = true;
   for (const DeviceFacts& rank_facts : facts) {
+    plan.has_nccl = plan.has_nccl && rank_facts.nccl != 0;
     plan.kinds = static_cast<std::uint16_t>(plan.kinds & rank_facts.kinds);
   }
   if (plan.kinds == 0) {

@@ -28,6 +28,7 @@ struct DeviceOptions {
   bool stays_on_host = false;  // NCCL is not used between hosts, because nothing that it sends is encrypted
   // An operation is reported done when it is launched; the caller's stream waits for its end.
   bool completes_early = false;
+  int usual_device = 0;  // the GPU of a rank that works on another's data before it has any of its own: its local rank
 };
 
 // DeviceFacts describes what a rank has.
@@ -52,6 +53,7 @@ struct DeviceFacts {
 struct DevicePlan {
   std::uint16_t kinds = 0;   // bits: the kinds that NCCL does; 0: none, and there is no communicator
   bool shares_gpus = false;  // some ranks use the same GPU
+  bool has_nccl = false;     // all ranks can load it, whether it is used or not
   std::string notice;        // why something does not use NCCL; empty: everything is as requested
 
   [[nodiscard]] bool uses(OpKind kind) const { return (kinds >> static_cast<unsigned>(kind) & 1U) != 0; }

@@ -113,6 +113,17 @@ void EventLoop::cancel(TimerId id) {
   }
 }
 
+void EventLoop::postpone(Duration stopped) {
+  Timers later;
+  while (!timers_.empty()) {
+    auto timer = timers_.extract(timers_.begin());
+    timer.key() += stopped;
+    const TimerId id = timer.mapped().id;
+    timer_index_.at(id) = later.insert(later.end(), std::move(timer));
+  }
+  timers_.swap(later);
+}
+
 void EventLoop::post(Task task) {
   {
     const std::lock_guard<std::mutex> lock(mu_);

@@ -49,6 +49,8 @@ class EventLoop {
 
   TimerId after(Duration delay, Task task);
   void cancel(TimerId id);
+  // This process was stopped for so long, in which nothing that it waits for could come: all timers are put off by it.
+  void postpone(Duration stopped);
 
   // Runs `task` on the loop's thread, after the current batch. Thread: any.
   void post(Task task);

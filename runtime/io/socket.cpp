@@ -41,6 +41,15 @@ Result<void> wait_for(int fd, short events, Deadline deadline, const char* what)
   }
 }
 
+Result<ucred> peer_of(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return Error::from_errno("getsockopt(SO_PEERCRED)");
+  }
+  return credentials;
+}
+
 Result<sockaddr_un> unix_address(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -335,21 +344,18 @@ Result<Fd> connect_unix(const std::string& path, Deadline deadline) {
 }
 
 Result<uid_t> peer_uid(int fd) {
-  ucred credentials{};
-  socklen_t size = sizeof credentials;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    return Error::from_errno("getsockopt(SO_PEERCRED)");
-  }
-  return credentials.uid;
+  HVD_TRY_ASSIGN(const ucred peer, peer_of(fd));
+  return peer.uid;
 }
 
 Result<pid_t> peer_pid(int fd) {
-  ucred credentials{};
-  socklen_t size = sizeof credentials;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    return Error::from_errno("getsockopt(SO_PEERCRED)");
-  }
-  return credentials.pid;
+  HVD_TRY_ASSIGN(const ucred peer, peer_of(fd));
+  return peer.pid;
+}
+
+bool is_peer_trusted(int fd) {
+  const auto uid = peer_uid(fd);
+  return uid.ok() && (uid.value() == ::geteuid() || uid.value() == 0);
 }
 
 Result<Fd> accept_ready(int listener) {

@@ -83,6 +83,8 @@ Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 Result<uid_t> peer_uid(int fd);
 // Returns its process id.
 Result<pid_t> peer_pid(int fd);
+// Whether it is this user's, or root's, who may do anything anyway, as in a container.
+bool is_peer_trusted(int fd);
 
 // Returns the next connection, or a timeout.
 Result<Fd> accept_one(int listener, Deadline deadline);

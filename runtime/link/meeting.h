@@ -63,7 +63,6 @@ class Meeting {
   [[nodiscard]] std::optional<RecordKeys> keys_of(bool is_tcp, const RecordKeys& keys) const;
   Result<void> accept_some(const Listener& listener);
   Result<void> advance(Outgoing& outgoing);
-  Result<std::string> read_handshake(Outgoing& outgoing);
   void advance(Incoming& incoming);
   void admit(Incoming& incoming, const LinkClaim& claim);
   void drop(Incoming& incoming, const std::string& why);

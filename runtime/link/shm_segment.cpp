@@ -50,11 +50,16 @@ std::size_t bytes_before_slots(int local_size) {
   return bytes_before_lane(local_size) + round_up(ShmRounds::bytes_for(local_size), kPageBytes);
 }
 
-// There is no arena where RLIMIT_FSIZE is too low for it, because growing a file beyond the limit raises a signal.
-std::size_t possible_arena_bytes(std::size_t bytes_before, int local_size) {
+bool is_allowed(__rlimit_resource what, std::size_t bytes) {
   rlimit limit{};
+  return ::getrlimit(what, &limit) == 0 && limit.rlim_cur >= bytes;
+}
+
+// There is no arena where a limit is too low for it. Growing a file beyond RLIMIT_FSIZE raises a signal, and RLIMIT_AS
+// (ulimit -v), which batch systems set, counts addresses that were never used.
+std::size_t possible_arena_bytes(std::size_t bytes_before, int local_size) {
   const std::size_t bytes = bytes_before + static_cast<std::size_t>(local_size) * kArenaBytes;
-  return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= bytes ? kArenaBytes : 0;
+  return is_allowed(RLIMIT_FSIZE, bytes) && is_allowed(RLIMIT_AS, bytes) ? kArenaBytes : 0;
 }
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected) {

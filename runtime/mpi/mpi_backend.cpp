@@ -13,13 +13,7 @@ constexpr int kFirstTag = 16;
 constexpr int kTags = 32000;
 
 std::vector<Range> ranges_of(std::span<const std::size_t> sizes) {
-  std::vector<Range> ranges;
-  std::size_t total = 0;
-  for (const std::size_t size : sizes) {
-    ranges.push_back(Range{total, total + size});
-    total += size;
-  }
-  return ranges;
+  return side_by_side({0, sizes.size()}, [&sizes](std::size_t rank) { return sizes[rank]; });
 }
 
 void copy(void* to, const void* from, std::size_t bytes) {
@@ -135,12 +129,13 @@ Result<std::unique_ptr<Backend>> MpiBackendMaker::make(int process_set, const st
 
 // Adasum, among all ranks at once.
 
-Result<void> MpiBackend::adasum(std::span<const MutableBytes> tensors, Dtype dtype, Interrupt& interrupt) {
+Result<void> MpiBackend::adasum(std::span<const MutableBytes> tensors, Dtype dtype, std::span<const int> averaged,
+                                Interrupt& interrupt) {
   const ShareLayout layout(tensors, dtype, static_cast<std::size_t>(all_.count()));
   HVD_TRY_ASSIGN(std::uint8_t* const packed, staging_.reserve(adasum_room(layout)));
   layout.pack(tensors, packed);
   MpiParties ranks(all_, interrupt);
-  HVD_TRY(combine_adasum(ranks, layout, dtype, packed));
+  HVD_TRY(combine_adasum(ranks, layout, dtype, averaged, packed));
   layout.unpack(packed, tensors);
   return {};
 }

@@ -21,7 +21,8 @@ class MpiBackend final : public Backend {
   MpiBackend(std::shared_ptr<MpiComm> comm, std::vector<int> ranks, int tag);
 
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) override;
-  Result<void> adasum(std::span<const MutableBytes> tensors, Dtype dtype, Interrupt& interrupt) override;
+  Result<void> adasum(std::span<const MutableBytes> tensors, Dtype dtype, std::span<const int> averaged,
+                      Interrupt& interrupt) override;
   Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) override;
   Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
                          Interrupt& interrupt) override;

@@ -34,14 +34,36 @@ Handle from_number(MpiHandle number) {
   }
 }
 
+// X(name, symbol, (parameters)) stands for a function of MPI, whose result is an error code.
+#define HVD_MPI_FUNCTIONS(X)                                                    \
+  X(get_library_version, "MPI_Get_library_version", (char*, int*))              \
+  X(error_string, "MPI_Error_string", (int, char*, int*))                       \
+  X(initialized, "MPI_Initialized", (int*))                                     \
+  X(finalized, "MPI_Finalized", (int*))                                         \
+  X(init_thread, "MPI_Init_thread", (int*, char***, int, int*))                 \
+  X(query_thread, "MPI_Query_thread", (int*))                                   \
+  X(is_thread_main, "MPI_Is_thread_main", (int*))                               \
+  X(finalize, "MPI_Finalize", ())                                               \
+  X(comm_rank, "MPI_Comm_rank", (Handle, int*))                                 \
+  X(comm_size, "MPI_Comm_size", (Handle, int*))                                 \
+  X(comm_dup, "MPI_Comm_dup", (Handle, Handle*))                                \
+  X(comm_group, "MPI_Comm_group", (Handle, Handle*))                            \
+  X(group_incl, "MPI_Group_incl", (Handle, int, const int*, Handle*))           \
+  X(group_free, "MPI_Group_free", (Handle*))                                    \
+  X(comm_create_group, "MPI_Comm_create_group", (Handle, Handle, int, Handle*)) \
+  X(comm_set_errhandler, "MPI_Comm_set_errhandler", (Handle, Handle))           \
+  X(comm_free, "MPI_Comm_free", (Handle*))                                      \
+  X(isend, "MPI_Isend", (const void*, int, Handle, int, int, Handle, Handle*))  \
+  X(irecv, "MPI_Irecv", (void*, int, Handle, int, int, Handle, Handle*))        \
+  X(test, "MPI_Test", (Handle*, int*, void*))                                   \
+  X(cancel, "MPI_Cancel", (Handle*))
+
 template <typename Abi>
 class MpiLibraryOf final : public MpiLibrary {
  public:
   static Result<std::unique_ptr<MpiLibrary>> make(DynLib file) {
     std::unique_ptr<MpiLibraryOf> made(new MpiLibraryOf(std::move(file)));
-    HVD_TRY(made->take_life());
-    HVD_TRY(made->take_comms());
-    HVD_TRY(made->take_messages());
+    HVD_TRY(made->take_all());
     return std::unique_ptr<MpiLibrary>(std::move(made));
   }
 
@@ -159,39 +181,18 @@ class MpiLibraryOf final : public MpiLibrary {
 
   explicit MpiLibraryOf(DynLib file) : file_(std::move(file)) {}
 
-  Result<void> take_life() {
-    HVD_TRY(file_.take("MPI_Get_library_version", get_library_version_));
-    HVD_TRY(file_.take("MPI_Error_string", error_string_));
-    HVD_TRY(file_.take("MPI_Initialized", initialized_));
-    HVD_TRY(file_.take("MPI_Finalized", finalized_));
-    HVD_TRY(file_.take("MPI_Init_thread", init_thread_));
-    HVD_TRY(file_.take("MPI_Query_thread", query_thread_));
-    HVD_TRY(file_.take("MPI_Is_thread_main", is_thread_main_));
-    return file_.take("MPI_Finalize", finalize_);
-  }
-  Result<void> take_comms() {
-    HVD_TRY_ASSIGN(world_, Abi::constant(file_, Abi::kWorld));
-    HVD_TRY_ASSIGN(no_comm_, Abi::constant(file_, Abi::kNoComm));
-    HVD_TRY_ASSIGN(errors_return_, Abi::constant(file_, Abi::kErrorsReturn));
+  Result<void> take_all() {
+#define HVD_MPI_TAKE(name, symbol, parameters) HVD_TRY(file_.take(symbol, name##_));
+    HVD_MPI_FUNCTIONS(HVD_MPI_TAKE)
+#undef HVD_MPI_TAKE
     if constexpr (Abi::kFromFortran != nullptr) {
       HVD_TRY(file_.take(Abi::kFromFortran, from_fortran_));
     }
-    HVD_TRY(file_.take("MPI_Comm_rank", comm_rank_));
-    HVD_TRY(file_.take("MPI_Comm_size", comm_size_));
-    HVD_TRY(file_.take("MPI_Comm_dup", comm_dup_));
-    HVD_TRY(file_.take("MPI_Comm_group", comm_group_));
-    HVD_TRY(file_.take("MPI_Group_incl", group_incl_));
-    HVD_TRY(file_.take("MPI_Group_free", group_free_));
-    HVD_TRY(file_.take("MPI_Comm_create_group", comm_create_group_));
-    HVD_TRY(file_.take("MPI_Comm_set_errhandler", comm_set_errhandler_));
-    return file_.take("MPI_Comm_free", comm_free_);
-  }
-  Result<void> take_messages() {
+    HVD_TRY_ASSIGN(world_, Abi::constant(file_, Abi::kWorld));
+    HVD_TRY_ASSIGN(no_comm_, Abi::constant(file_, Abi::kNoComm));
+    HVD_TRY_ASSIGN(errors_return_, Abi::constant(file_, Abi::kErrorsReturn));
     HVD_TRY_ASSIGN(byte_, Abi::constant(file_, Abi::kByte));
-    HVD_TRY(file_.take("MPI_Isend", isend_));
-    HVD_TRY(file_.take("MPI_Irecv", irecv_));
-    HVD_TRY(file_.take("MPI_Test", test_));
-    return file_.take("MPI_Cancel", cancel_);
+    return {};
   }
 
   Result<void> check(int code, const char* function) const {
@@ -223,28 +224,10 @@ class MpiLibraryOf final : public MpiLibrary {
   Handle no_comm_{};
   Handle errors_return_{};
   Handle byte_{};
-  int (*get_library_version_)(char*, int*) = nullptr;
-  int (*error_string_)(int, char*, int*) = nullptr;
-  int (*initialized_)(int*) = nullptr;
-  int (*finalized_)(int*) = nullptr;
-  int (*init_thread_)(int*, char***, int, int*) = nullptr;
-  int (*query_thread_)(int*) = nullptr;
-  int (*is_thread_main_)(int*) = nullptr;
-  int (*finalize_)() = nullptr;
   Handle (*from_fortran_)(int) = nullptr;
-  int (*comm_rank_)(Handle, int*) = nullptr;
-  int (*comm_size_)(Handle, int*) = nullptr;
-  int (*comm_dup_)(Handle, Handle*) = nullptr;
-  int (*comm_group_)(Handle, Handle*) = nullptr;
-  int (*group_incl_)(Handle, int, const int*, Handle*) = nullptr;
-  int (*group_free_)(Handle*) = nullptr;
-  int (*comm_create_group_)(Handle, Handle, int, Handle*) = nullptr;
-  int (*comm_set_errhandler_)(Handle, Handle) = nullptr;
-  int (*comm_free_)(Handle*) = nullptr;
-  int (*isend_)(const void*, int, Handle, int, int, Handle, Handle*) = nullptr;
-  int (*irecv_)(void*, int, Handle, int, int, Handle, Handle*) = nullptr;
-  int (*test_)(Handle*, int*, void*) = nullptr;
-  int (*cancel_)(Handle*) = nullptr;
+#define HVD_MPI_MEMBER(name, symbol, parameters) int(*name##_) parameters = nullptr;
+  HVD_MPI_FUNCTIONS(HVD_MPI_MEMBER)
+#undef HVD_MPI_MEMBER
 };
 
 Result<std::unique_ptr<MpiLibrary>> library_of(MpiFile file) {

@@ -13,29 +13,6 @@
 namespace hvd {
 namespace {
 
-// Makes the map from node_of[rank]; nodes are numbered in the order in which they appear.
-RankMap map_of(std::span<const int> node_of, int rank) {
-  RankMap map;
-  map.rank = rank;
-  map.size = static_cast<int>(node_of.size());
-  const int own = node_of[static_cast<std::size_t>(rank)];
-  map.node_index = own;
-  map.node_count = *std::max_element(node_of.begin(), node_of.end()) + 1;
-  std::vector<int> on_node(static_cast<std::size_t>(map.node_count), 0);
-  for (std::size_t other = 0; other < node_of.size(); ++other) {
-    int& seen = on_node[static_cast<std::size_t>(node_of[other])];
-    if (static_cast<int>(other) == rank) {
-      map.local_rank = seen;
-    }
-    ++seen;
-  }
-  map.local_size = on_node[static_cast<std::size_t>(own)];
-  const auto has_this_local_rank = [&](int count) { return count > map.local_rank; };
-  map.cross_size = static_cast<int>(std::count_if(on_node.begin(), on_node.end(), has_this_local_rank));
-  map.cross_rank = static_cast<int>(std::count_if(on_node.begin(), on_node.begin() + own, has_this_local_rank));
-  return map;
-}
-
 // Counts the leading bits that two addresses of one family have in common; -1 if the families differ.
 int common_bits(const std::string& a, const std::string& b) {
   for (const int family : {AF_INET, AF_INET6}) {

@@ -74,27 +74,35 @@ struct NcclConfig {
   int split_share = kUndefined;
 };
 
+// X(result, member, symbol, (parameters)) stands for a function of the library.
+#define HVD_NCCL_FUNCTIONS(X)                                                                                         \
+  X(const char*, get_last_error, "ncclGetLastError", (NcclHandle))                                                    \
+  X(NcclCode, get_unique_id, "ncclGetUniqueId", (NcclId*))                                                            \
+  X(NcclCode, comm_init_rank_config, "ncclCommInitRankConfig", (NcclHandle*, int, NcclId, int, NcclConfig*))          \
+  X(NcclCode, comm_split, "ncclCommSplit", (NcclHandle, int, int, NcclHandle*, NcclConfig*))                          \
+  X(NcclCode, comm_get_async_error, "ncclCommGetAsyncError", (NcclHandle, NcclCode*))                                 \
+  X(NcclCode, comm_finalize, "ncclCommFinalize", (NcclHandle))                                                        \
+  X(NcclCode, comm_destroy, "ncclCommDestroy", (NcclHandle))                                                          \
+  X(NcclCode, comm_abort, "ncclCommAbort", (NcclHandle))                                                              \
+  X(NcclCode, group_start, "ncclGroupStart", ())                                                                      \
+  X(NcclCode, group_end, "ncclGroupEnd", ())                                                                          \
+  X(NcclCode, all_reduce, "ncclAllReduce",                                                                            \
+    (const void*, void*, std::size_t, NcclType, NcclOp, NcclHandle, NcclStream))                                      \
+  X(NcclCode, broadcast, "ncclBroadcast", (const void*, void*, std::size_t, NcclType, int, NcclHandle, NcclStream))   \
+  X(NcclCode, reduce, "ncclReduce", (const void*, void*, std::size_t, NcclType, NcclOp, int, NcclHandle, NcclStream)) \
+  X(NcclCode, all_gather, "ncclAllGather", (const void*, void*, std::size_t, NcclType, NcclHandle, NcclStream))       \
+  X(NcclCode, reduce_scatter, "ncclReduceScatter",                                                                    \
+    (const void*, void*, std::size_t, NcclType, NcclOp, NcclHandle, NcclStream))                                      \
+  X(NcclCode, send, "ncclSend", (const void*, std::size_t, NcclType, int, NcclHandle, NcclStream))                    \
+  X(NcclCode, recv, "ncclRecv", (void*, std::size_t, NcclType, int, NcclHandle, NcclStream))
+
 // The functions of the library that libhvd uses.
 struct NcclFunctions {
   NcclCode (*get_version)(int*) = nullptr;
   const char* (*get_error_string)(NcclCode) = nullptr;
-  const char* (*get_last_error)(NcclHandle) = nullptr;
-  NcclCode (*get_unique_id)(NcclId*) = nullptr;
-  NcclCode (*comm_init_rank_config)(NcclHandle*, int, NcclId, int, NcclConfig*) = nullptr;
-  NcclCode (*comm_split)(NcclHandle, int, int, NcclHandle*, NcclConfig*) = nullptr;
-  NcclCode (*comm_get_async_error)(NcclHandle, NcclCode*) = nullptr;
-  NcclCode (*comm_finalize)(NcclHandle) = nullptr;
-  NcclCode (*comm_destroy)(NcclHandle) = nullptr;
-  NcclCode (*comm_abort)(NcclHandle) = nullptr;
-  NcclCode (*group_start)() = nullptr;
-  NcclCode (*group_end)() = nullptr;
-  NcclCode (*all_reduce)(const void*, void*, std::size_t, NcclType, NcclOp, NcclHandle, NcclStream) = nullptr;
-  NcclCode (*broadcast)(const void*, void*, std::size_t, NcclType, int, NcclHandle, NcclStream) = nullptr;
-  NcclCode (*reduce)(const void*, void*, std::size_t, NcclType, NcclOp, int, NcclHandle, NcclStream) = nullptr;
-  NcclCode (*all_gather)(const void*, void*, std::size_t, NcclType, NcclHandle, NcclStream) = nullptr;
-  NcclCode (*reduce_scatter)(const void*, void*, std::size_t, NcclType, NcclOp, NcclHandle, NcclStream) = nullptr;
-  NcclCode (*send)(const void*, std::size_t, NcclType, int, NcclHandle, NcclStream) = nullptr;
-  NcclCode (*recv)(void*, std::size_t, NcclType, int, NcclHandle, NcclStream) = nullptr;
+#define HVD_NCCL_MEMBER(result, member, symbol, parameters) result(*member) parameters = nullptr;
+  HVD_NCCL_FUNCTIONS(HVD_NCCL_MEMBER)
+#undef HVD_NCCL_MEMBER
   // Optional functions: they exist since 2.19, and are null in 2.18.
   NcclCode (*mem_alloc)(void**, std::size_t) = nullptr;
   NcclCode (*mem_free)(void*) = nullptr;

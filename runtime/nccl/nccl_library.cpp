@@ -46,12 +46,12 @@ Result<std::shared_ptr<const NcclLibrary>> NcclLibrary::load(const std::string& 
   auto file = open_file(path);
   if (!file.ok()) {
     return Error(Code::kNotFound, "no NCCL: " + file.error().message() +
-                                      "; install the package nvidia-nccl-cu13, or name the file in HVD_NCCL_LIBRARY");
+                                      "; name its file in HVD_NCCL_LIBRARY: the package nvidia-nccl-cu13 has it in "
+                                      "site-packages/nvidia/nccl/lib/libnccl.so.2");
   }
   std::shared_ptr<NcclLibrary> made(new NcclLibrary(std::move(file).value()));
   HVD_TRY(made->read_version());
-  HVD_TRY(made->take_comms());
-  HVD_TRY(made->take_collectives());
+  HVD_TRY(made->take_functions());
   return std::shared_ptr<const NcclLibrary>(std::move(made));
 }
 
@@ -65,15 +65,10 @@ Result<void> NcclLibrary::read_version() {
   return {};
 }
 
-Result<void> NcclLibrary::take_comms() {
-  HVD_TRY(file_.take("ncclGetLastError", calls_.get_last_error));
-  HVD_TRY(file_.take("ncclGetUniqueId", calls_.get_unique_id));
-  HVD_TRY(file_.take("ncclCommInitRankConfig", calls_.comm_init_rank_config));
-  HVD_TRY(file_.take("ncclCommSplit", calls_.comm_split));
-  HVD_TRY(file_.take("ncclCommGetAsyncError", calls_.comm_get_async_error));
-  HVD_TRY(file_.take("ncclCommFinalize", calls_.comm_finalize));
-  HVD_TRY(file_.take("ncclCommDestroy", calls_.comm_destroy));
-  HVD_TRY(file_.take("ncclCommAbort", calls_.comm_abort));
+Result<void> NcclLibrary::take_functions() {
+#define HVD_NCCL_TAKE(result, member, symbol, parameters) HVD_TRY(file_.take(symbol, calls_.member));
+  HVD_NCCL_FUNCTIONS(HVD_NCCL_TAKE)
+#undef HVD_NCCL_TAKE
   const bool has_memory = file_.take("ncclMemAlloc", calls_.mem_alloc).ok() &&
                           file_.take("ncclMemFree", calls_.mem_free).ok() &&
                           file_.take("ncclCommRegister", calls_.comm_register).ok() &&
@@ -82,18 +77,6 @@ Result<void> NcclLibrary::take_comms() {
     calls_.mem_alloc = nullptr;
   }
   return {};
-}
-
-Result<void> NcclLibrary::take_collectives() {
-  HVD_TRY(file_.take("ncclGroupStart", calls_.group_start));
-  HVD_TRY(file_.take("ncclGroupEnd", calls_.group_end));
-  HVD_TRY(file_.take("ncclAllReduce", calls_.all_reduce));
-  HVD_TRY(file_.take("ncclBroadcast", calls_.broadcast));
-  HVD_TRY(file_.take("ncclReduce", calls_.reduce));
-  HVD_TRY(file_.take("ncclAllGather", calls_.all_gather));
-  HVD_TRY(file_.take("ncclReduceScatter", calls_.reduce_scatter));
-  HVD_TRY(file_.take("ncclSend", calls_.send));
-  return file_.take("ncclRecv", calls_.recv);
 }
 
 std::string NcclLibrary::text() const {

@@ -33,8 +33,7 @@ class NcclLibrary {
 
  private:
   explicit NcclLibrary(DynLib file) : file_(std::move(file)) {}
-  Result<void> take_comms();
-  Result<void> take_collectives();
+  Result<void> take_functions();
   Result<void> read_version();
 
   // constant after construction

@@ -4,18 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 #include <string>
 
+#include "runtime/base/clock.h"
+
 namespace hvd {
 namespace {
-
-std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
 
 template <std::size_t size>
 void put(std::array<char, size>& to, std::string_view text) {
@@ -34,7 +29,7 @@ Activity::Activity(int rank) : memory_(::memfd_create(ActivityPage::kFileName, M
     }
   }
   page_->rank = rank;
-  page_->opened_ns = now_ns();
+  page_->opened_ns = steady_ns();
   page_->opened_ticks = ticks_now();
 }
 
@@ -59,7 +54,7 @@ void Activity::show(OpKind kind, std::string_view name, std::uint64_t asked_at_t
   const std::string operation = lower_name_of(kind);
   const double age_ns =
       static_cast<double>(ticks_between(asked_at_ticks, ticks_now())) * scale_.seconds_per_tick() * 1e9;
-  const std::uint64_t now = now_ns();
+  const std::uint64_t now = steady_ns();
   write(operation, name, now - std::min(now, static_cast<std::uint64_t>(age_ns)));
 }
 

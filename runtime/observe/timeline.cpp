@@ -44,10 +44,15 @@ Timeline::~Timeline() {
 }
 
 Result<void> Timeline::start(const std::string& path, bool marks_cycles) {
+  return start([&path] { return open_timeline(path); }, marks_cycles);
+}
+
+Result<void> Timeline::start(const std::function<Result<TimelineFile>()>& open, bool marks_cycles) {
   const std::lock_guard starting(start_mu_);
   if (writer_ != nullptr) {
     return Error(Code::kInvalid, "a timeline is being written already; stop it first");
   }
+  HVD_TRY_ASSIGN(TimelineFile file, open());
   const std::lock_guard lock(mu_);
   if (ring_ == nullptr) {
     ring_ = std::make_unique<TraceRing>(options_.ring_records);
@@ -57,7 +62,7 @@ Result<void> Timeline::start(const std::string& path, bool marks_cycles) {
   }
   dropped_.store(0);
   tensors_.clear();  // so that the new file gets the names
-  HVD_TRY_ASSIGN(writer_, TimelineWriter::start(path, *ring_, dropped_, on_failed_));
+  HVD_TRY_ASSIGN(writer_, TimelineWriter::start(std::move(file), *ring_, dropped_, on_failed_));
   marks_cycles_ = marks_cycles;
   is_on_.store(true);
   return {};

@@ -23,6 +23,7 @@
 #include "runtime/core/dtype.h"
 #include "runtime/core/op_kind.h"
 #include "runtime/core/stage_sink.h"
+#include "runtime/observe/timeline_file.h"
 #include "runtime/observe/trace_record.h"
 #include "runtime/observe/trace_ring.h"
 
@@ -54,6 +55,8 @@ class Timeline final : public StageSink {
 
   // Begins a new file; kInvalid while one is being written. Operations that are already running do not appear in it.
   Result<void> start(const std::string& path, bool marks_cycles);
+  // Does the same with the file that `open` opens, which is called only if none is being written.
+  Result<void> start(const std::function<Result<TimelineFile>()>& open, bool marks_cycles);
   // Writes the remaining records and closes the file; does nothing if none is being written.
   void stop();
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <utility>
@@ -12,6 +13,7 @@ namespace {
 
 constexpr mode_t kReadableByAll = 0644;
 constexpr int kMostFiles = 100'000;
+constexpr auto kFuse = 0x65735546;  // statfs(2)
 
 int set_lock(const Fd& file, short kind) {
   struct flock lock{};
@@ -35,21 +37,32 @@ bool drop_old(const Fd& file) {
   return ::ftruncate(file.get(), 1) == 0 || errno == EINVAL;
 }
 
+// The file systems of object stores are such, and many of them refuse writes that are not in order. Others that are
+// such would not, but a timeline in order suits these, too.
+bool is_on_fuse(const std::string& path) {
+  struct statfs system{};
+  const std::size_t name = path.rfind('/') + 1;  // 0 where there is none
+  const std::string folder = name == 0 ? "." : path.substr(0, name);
+  return (::statfs(path.c_str(), &system) == 0 || ::statfs(folder.c_str(), &system) == 0) && system.f_type == kFuse;
+}
+
 }  // namespace
 
-Result<Fd> open_timeline(const std::string& path) {
+Result<TimelineFile> open_timeline(const std::string& path) {
   const std::string what = "cannot write the timeline to '" + path + "'";
-  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kReadableByAll));
+  const bool takes_only_appends = is_on_fuse(path);
+  const int drops = takes_only_appends ? O_TRUNC : 0;  // ftruncate() is refused there
+  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | drops, kReadableByAll));
   if (!file.is_open()) {
     return Error::from_errno(what);
   }
   if (is_locked_by_another(file)) {
     return Error(Code::kInvalid, what + ": another process writes its own there; give each job a file");
   }
-  if (!drop_old(file)) {
+  if (!takes_only_appends && !drop_old(file)) {
     return Error::from_errno(what);
   }
-  return file;
+  return TimelineFile{std::move(file), path, takes_only_appends};
 }
 
 void unlock_timeline(const Fd& file) {

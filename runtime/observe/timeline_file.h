@@ -11,8 +11,15 @@
 
 namespace hvd {
 
+struct TimelineFile {
+  Fd fd;
+  std::string path;
+  // What is in the file cannot be overwritten, as on mounts of object stores: "/dbfs" of Databricks, S3, blob storage.
+  bool takes_only_appends = false;
+};
+
 // Opens the file for writing from its beginning, without its earlier content. kInvalid: somebody else writes it.
-Result<Fd> open_timeline(const std::string& path);
+Result<TimelineFile> open_timeline(const std::string& path);
 // Lets others write the file. A process that was forked meanwhile has the file open still, and with it the lock.
 void unlock_timeline(const Fd& file);
 

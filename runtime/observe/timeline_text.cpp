@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/text.h"
 
 namespace hvd {
 namespace {
@@ -97,9 +97,7 @@ std::string json_text(std::string_view text) {
     if (bytes == 0) {
       json += "\xef\xbf\xbd";
     } else if (c < 0x20 || c == 0x7f) {
-      std::array<char, 8> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(c));
-      json += escape.data();
+      json += formatted("\\u%04x", static_cast<unsigned>(c));
     } else {
       json += c == '"' || c == '\\' ? "\\" : "";
       json += text.substr(0, bytes);

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "runtime/base/thread.h"
-#include "runtime/observe/timeline_file.h"
 
 namespace hvd {
 namespace {
@@ -25,23 +24,22 @@ constexpr int kLowestPriority = 19;
 
 }  // namespace
 
-Result<std::unique_ptr<TimelineWriter>> TimelineWriter::start(const std::string& path, TraceRing& ring,
+Result<std::unique_ptr<TimelineWriter>> TimelineWriter::start(TimelineFile file, TraceRing& ring,
                                                               std::atomic<std::uint64_t>& dropped,
                                                               std::function<void(const Error&)> on_failed) {
-  HVD_TRY_ASSIGN(Fd fd, open_timeline(path));
-  std::unique_ptr<TimelineWriter> writer(new TimelineWriter(path, std::move(fd), ring, dropped, std::move(on_failed)));
+  std::unique_ptr<TimelineWriter> writer(new TimelineWriter(std::move(file), ring, dropped, std::move(on_failed)));
   writer->text_.begin();
   if (!writer->flush(false)) {
-    return Error::from_errno("cannot write the timeline to '" + path + "'");
+    return Error::from_errno("cannot write the timeline to '" + writer->file_.path + "'");
   }
   writer->has_begun_ = true;
   writer->thread_ = hvd::start_thread("hvd-timeline", [self = writer.get()] { self->run(); });
   return writer;
 }
 
-TimelineWriter::TimelineWriter(std::string path, Fd fd, TraceRing& ring, std::atomic<std::uint64_t>& dropped,
+TimelineWriter::TimelineWriter(TimelineFile file, TraceRing& ring, std::atomic<std::uint64_t>& dropped,
                                std::function<void(const Error&)> on_failed)
-    : path_(std::move(path)), fd_(std::move(fd)), ring_(ring), dropped_(dropped), on_failed_(std::move(on_failed)) {}
+    : file_(std::move(file)), ring_(ring), dropped_(dropped), on_failed_(std::move(on_failed)) {}
 
 // Writes the rest on this thread, because the writing thread may get no processor for long.
 TimelineWriter::~TimelineWriter() {
@@ -55,7 +53,10 @@ TimelineWriter::~TimelineWriter() {
   changed_.notify_all();
   thread_.join();
   write_some(true);
-  unlock_timeline(fd_);
+  if (file_.takes_only_appends && !has_failed_) {
+    write(text_.with_end(0));
+  }
+  unlock_timeline(file_.fd);
 }
 
 // It takes no lock: if the thread misses the call, it looks at the end of the interval.
@@ -96,27 +97,37 @@ void TimelineWriter::write_some(bool is_last) {
 // Without new text, it writes the end again only if that is wanted. False: the file cannot be written, and nothing more
 // will be.
 bool TimelineWriter::flush(bool wants_end) {
+  const bool has_end = !file_.takes_only_appends;
   const std::size_t bytes = text_.text().size();
-  if ((bytes == 0 && !wants_end) || has_failed_) {
+  if ((bytes == 0 && !(has_end && wants_end)) || has_failed_) {
     text_.clear();
     return !has_failed_;
   }
-  const std::string_view text = text_.with_end(end_bytes_);
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t put = ::pwrite(fd_.get(), text.data() + at, text.size() - at, static_cast<off_t>(written_ + at));
-    if (put < 0 && errno != EINTR) {
-      has_failed_ = true;
-      if (has_begun_) {
-        on_failed_(Error::from_errno("the timeline '" + path_ + "' ends here"));
-      }
-      return false;
-    }
-    at += put > 0 ? static_cast<std::size_t>(put) : 0;
+  const std::string_view text = has_end ? text_.with_end(end_bytes_) : text_.text();
+  if (!write(text)) {
+    return false;
   }
   written_ += bytes;
   end_bytes_ = text.size() - bytes;
   flushed_at_ = std::chrono::steady_clock::now();
   text_.clear();
+  return true;
+}
+
+// After what was written, but for its end.
+bool TimelineWriter::write(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto place = static_cast<off_t>(written_ + at);
+    const ssize_t put = ::pwrite(file_.fd.get(), text.data() + at, text.size() - at, place);
+    if (put < 0 && errno != EINTR) {
+      has_failed_ = true;
+      if (has_begun_) {
+        on_failed_(Error::from_errno("the timeline '" + file_.path + "' ends here"));
+      }
+      return false;
+    }
+    at += put > 0 ? static_cast<std::size_t>(put) : 0;
+  }
   return true;
 }
 

@@ -3,7 +3,7 @@
 //
 // The file is a whole JSON array after every write: each write overwrites the closing bracket of the last and ends with
 // a new one. A process that is killed in the middle of a write leaves an array without its end, which the format
-// allows.
+// allows. A file that takes only appends gets the bracket at the end.
 #pragma once
 
 #include <atomic>
@@ -14,11 +14,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <string_view>
 #include <thread>
 
-#include "runtime/base/fd.h"
 #include "runtime/base/result.h"
+#include "runtime/observe/timeline_file.h"
 #include "runtime/observe/timeline_text.h"
 #include "runtime/observe/trace_ring.h"
 
@@ -26,9 +26,9 @@ namespace hvd {
 
 class TimelineWriter {
  public:
-  // Makes the file, replacing any old one, and the thread. `ring` and `dropped` must outlive it. `on_failed` is called
+  // Begins the file, which is empty, and makes the thread. `ring` and `dropped` must outlive it. `on_failed` is called
   // if the file cannot be written any more, from the thread or from the one that ends it.
-  static Result<std::unique_ptr<TimelineWriter>> start(const std::string& path, TraceRing& ring,
+  static Result<std::unique_ptr<TimelineWriter>> start(TimelineFile file, TraceRing& ring,
                                                        std::atomic<std::uint64_t>& dropped,
                                                        std::function<void(const Error&)> on_failed);
   // Writes the remaining records.
@@ -40,15 +40,15 @@ class TimelineWriter {
   void rouse();
 
  private:
-  TimelineWriter(std::string path, Fd fd, TraceRing& ring, std::atomic<std::uint64_t>& dropped,
+  TimelineWriter(TimelineFile file, TraceRing& ring, std::atomic<std::uint64_t>& dropped,
                  std::function<void(const Error&)> on_failed);
   void run();
   void write_some(bool is_last);
   bool flush(bool wants_end);
+  bool write(std::string_view text);
 
   // constant after construction
-  const std::string path_;
-  const Fd fd_;
+  const TimelineFile file_;
   TraceRing& ring_;
   std::atomic<std::uint64_t>& dropped_;
   const std::function<void(const Error&)> on_failed_;

@@ -12,6 +12,7 @@ import threading
 import time
 
 import torch
+from cuda_stand_in import joined
 from rank_side import report
 
 import horovod.torch as hvd
@@ -26,15 +27,7 @@ def kill():
 
 
 def main():
-    if sys.argv[1] == "gpu":
-        def cuda(tensor):
-            return tensor.cuda()
-    else:
-        from cuda_stand_in import cuda, install
-        install(with_nccl=True)
-    hvd.init()
-    if sys.argv[1] == "gpu":
-        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+    cuda = joined(sys.argv[1])
     tensor = cuda(torch.ones(1 << 20))
     try:
         hvd.allreduce_(tensor, name="first")  # what is made at the first is there

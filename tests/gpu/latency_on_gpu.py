@@ -7,6 +7,7 @@ import sys
 import time
 
 import torch
+from cuda_stand_in import joined
 from rank_side import report
 
 import horovod.torch as hvd
@@ -16,15 +17,7 @@ REPEATS = 200 if WAY == "gpu" else 2
 
 
 def main():
-    if WAY == "gpu":
-        def cuda(tensor):
-            return tensor.cuda()
-    else:
-        from cuda_stand_in import cuda, install
-        install(with_nccl=True)
-    hvd.init()
-    if WAY == "gpu":
-        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+    cuda = joined(WAY)
     found = {}
     for name, count in (("4 bytes", 1), ("1 MiB", 1 << 18)):
         tensor = cuda(torch.ones(count))

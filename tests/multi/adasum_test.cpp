@@ -146,7 +146,7 @@ Result<std::vector<Buffer>> run_together(Rank& rank, const std::vector<std::size
   for (Buffer& buffer : buffers) {
     tensors.emplace_back(buffer);
   }
-  HVD_TRY(rank.backend.adasum(tensors, dtype, rank.interrupt));
+  HVD_TRY(rank.backend.adasum(tensors, dtype, {}, rank.interrupt));
   return buffers;
 }
 

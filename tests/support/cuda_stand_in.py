@@ -173,3 +173,16 @@ def install(with_driver=True, with_nccl=False):
 def cuda(tensor):
     """A copy of a host tensor."""
     return _on_device(tensor.detach().clone())
+
+
+def joined(way):
+    """Joins the job. Returns what puts a host tensor on this rank's GPU: a real one ("gpu"), or what stands for it with NCCL."""
+    import horovod.torch as hvd
+
+    if way == "gpu":
+        hvd.init()
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+        return torch.Tensor.cuda
+    install(with_nccl=True)
+    hvd.init()
+    return cuda

@@ -342,6 +342,9 @@ class FakeTransport final : public launch::Transport {
   std::unique_ptr<launch::Stream> open(const launch::NodeTarget& target, launch::StreamSink& sink) override {
     return node(target.host).open(sink);
   }
+  [[nodiscard]] std::optional<TimePoint> pushed_at() const override { return pushed; }
+
+  std::optional<TimePoint> pushed;
 
  private:
   EventLoop& loop_;

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from patience import PATIENCE
+from patience import PATIENCE, left_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("HVDRUN_BIN", ROOT / "build/bin"))
@@ -127,10 +127,7 @@ def guardian_and_agent(marker):
 
 def wait_until_gone(marker):
     """What of the marked processes is left in the end: {} when all is well."""
-    deadline = time.monotonic() + PATIENCE
-    while (left := processes_with(marker)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
+    return left_of(lambda: processes_with(marker))
 
 
 @contextlib.contextmanager

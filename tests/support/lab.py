@@ -20,7 +20,7 @@ import time
 from typing import NamedTuple
 
 import pytest
-from patience import PATIENCE
+from patience import PATIENCE, left_of, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The system's Python where there is one: a wrapper in front of it may cost more than the lab.
@@ -114,10 +114,7 @@ class Lab:
 
     def wait_for_no_processes(self, *hosts):
         """Waits until the hosts run nothing; returns what is still there in the end: [] when all is well."""
-        deadline = time.monotonic() + PATIENCE
-        while (left := self.ps(*hosts)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return left
+        return left_of(lambda: self.ps(*hosts))
 
     def path(self, host, path):
         """Where a path of a host (its home, its /tmp) is for this process."""
@@ -152,15 +149,6 @@ class Lab:
 
 def _args(pid):
     return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-
-
-def wait_until(condition, message):
-    """The first true value of condition(); or a failure with the message."""
-    deadline = time.monotonic() + PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, message
-        time.sleep(0.02)
-    return value
 
 
 @pytest.fixture(scope="session")

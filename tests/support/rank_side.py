@@ -15,6 +15,11 @@ def report(value) -> None:
     path.with_suffix(".part").rename(path)
 
 
+def place() -> tuple:
+    """As Horovod's variables say it."""
+    return tuple(int(os.environ[f"HOROVOD_{name}"]) for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
+
+
 def is_torch(*version) -> bool:
     """Whether torch is this version or a later one. scripts/fronts-versions runs the cases with earlier ones too, which lack
     what a case uses; the one that scripts/test installs runs all."""

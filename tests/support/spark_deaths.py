@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import horovod.spark
 from horovod.spark import _session
-from patience import PATIENCE
+from patience import PATIENCE, left_of, wait_until
 
 # The rank whose processes are killed.
 VICTIM_RANK = 1
@@ -77,10 +77,7 @@ def is_alive(pid: int) -> bool:
 
 def wait_for_nothing(processes: Dict[str, int]) -> List[str]:
     """Waits until none of them is left; which are, after all patience."""
-    deadline = time.monotonic() + PATIENCE
-    while (left := [name for name, pid in processes.items() if is_alive(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return left
+    return left_of(lambda: [name for name, pid in processes.items() if is_alive(pid)])
 
 
 def job_processes(noted: Dict[int, Dict[str, int]], hvdrun: int) -> Dict[str, int]:
@@ -186,10 +183,7 @@ def train_elastic(folder: pathlib.Path, then: Callable[[], None], **words: Any) 
 
 
 def wait_for_sizes(folder: pathlib.Path, wanted: List[int]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while sizes_in(folder) != wanted:
-        assert time.monotonic() < deadline, f"the job was of {sizes_in(folder)} ranks, not of {wanted}"
-        time.sleep(0.01)
+    wait_until(lambda: sizes_in(folder) == wanted, lambda: f"the job was of {sizes_in(folder)} ranks, not of {wanted}")
 
 
 def kill(victim: str) -> Callable[[Dict[str, int]], None]:

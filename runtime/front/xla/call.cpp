@@ -148,6 +148,7 @@ std::optional<Failure> read_call(const Frame& frame, Call& call) {
   call.reduce_op = read_int(frame.attributes, "op", HVD_SUM);
   call.root_rank = read_int(frame.attributes, "root_rank", 0);
   call.process_set = read_int(frame.attributes, "process_set", 0);
+  call.told_device = read_int(frame.attributes, "device", 0);
   call.prescale = read_double(frame.attributes, "prescale");
   call.postscale = read_double(frame.attributes, "postscale");
   return read_tensors(frame, call);

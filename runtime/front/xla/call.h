@@ -35,6 +35,7 @@ struct Call {
   int process_set = 0;
   double prescale = 1.0;
   double postscale = 1.0;
+  int told_device = 0;          // the GPU's number, for where XLA does not say it
   int device = HVD_DEVICE_CPU;  // that has the memory of operands and results
   void* stream = nullptr;       // of the program, where it is a GPU
   std::vector<Tensor> tensors;
@@ -46,10 +47,10 @@ struct Call {
   [[nodiscard]] hvd_op op_of(const Tensor& tensor) const;
 };
 
-// Reads the attributes "kind", "op", "root_rank", "process_set" (integers of 64 bits), "prescale", "postscale" (f64),
-// and "names": one for each operand, separated by line breaks. All but kind and names may be left out. With "ordered"
-// there are one operand and one result more. Nobody reads them, but XLA runs the call after that which makes the
-// operand.
+// Reads the attributes "kind", "op", "root_rank", "process_set", "device" (integers of 64 bits), "prescale",
+// "postscale" (f64), and "names": one for each operand, separated by line breaks. All but kind and names may be left
+// out. With "ordered" there are one operand and one result more. Nobody reads them, but XLA runs the call after that
+// which makes the operand.
 std::optional<Failure> read_call(const Frame& frame, Call& call);
 
 }  // namespace hvd::xla

@@ -135,22 +135,22 @@ class Turns {
   std::map<std::string, std::int32_t> devices_;  // by name, never removed; programs have a limited number of names
 };
 
-// Returns the device of the process on which a call is made; 0 where XLA does not say.
-std::int32_t device_of(const Frame& frame) {
+// Returns the device of the process on which a call is made.
+std::int32_t device_of(const Frame& frame, const Call& call) {
   if (frame.api->version.minor < 2) {
-    return 0;
+    return call.told_device;
   }
   auto args = arguments<DeviceOrdinalGet>();
   args.context = frame.context;
   XlaError* error = frame.api->device_ordinal_get(&args);
   destroy(*frame.api, error);
-  return error == nullptr ? args.ordinal : 0;
+  return error == nullptr ? args.ordinal : call.told_device;
 }
 
 // Refuses a name that is called on several devices of the process. Each rank would make such a call several times, and
 // nothing tells which of them belongs to which of another rank's.
 std::optional<Failure> check_device(const Frame& frame, const Call& call) {
-  if (Turns::all().is_of_one_device(call.tensors.front().name, device_of(frame))) {
+  if (Turns::all().is_of_one_device(call.tensors.front().name, device_of(frame, call))) {
     return std::nullopt;
   }
   return Failure{kUnimplemented,
@@ -423,7 +423,7 @@ std::optional<Failure> find_stream(const Frame& frame, Call& call) {
     destroy(*frame.api, error);
     return failure;
   }
-  call.device = device_of(frame);
+  call.device = device_of(frame, call);
   call.stream = args.stream;
   return std::nullopt;
 }

@@ -128,9 +128,17 @@ TEST_CASE("devices: Adasum of nodes is that of hosts") {
   }
 }
 
-TEST_CASE("devices: Adasum takes the average of a node's ranks, as Horovod does on GPUs") {
+TEST_CASE(
+    "devices: Adasum takes the average of a node's ranks, as Horovod does on GPUs, by NCCL and through the hosts") {
   load_fakes();
-  DeviceJob job(Nodes{1, 2});
+  bool by_nccl = true;
+  SUBCASE("by NCCL") {}
+  SUBCASE("through the hosts") {
+    by_nccl = false;
+  }
+  EngineOptions options;
+  options.devices.uses_nccl.fill(by_nccl);
+  DeviceJob job(Nodes{1, 2}, options);
   const Task task{HVD_ALLREDUCE, Dtype::kFloat32, HVD_ADASUM, {2}, "adasum of nodes"};
   on_all(3, [&](int rank) {
     const std::array<float, 2> values = {rank < 2 ? 1.0F : 0.0F, rank < 2 ? 0.0F : 1.0F};

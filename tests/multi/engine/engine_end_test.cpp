@@ -71,7 +71,8 @@ class ForgetfulBackend final : public Backend {
       std::this_thread::yield();
     }
   }
-  Result<void> adasum(std::span<const MutableBytes> /*tensors*/, Dtype /*dtype*/, Interrupt& /*interrupt*/) override {
+  Result<void> adasum(std::span<const MutableBytes> /*tensors*/, Dtype /*dtype*/, std::span<const int> /*averaged*/,
+                      Interrupt& /*interrupt*/) override {
     return {};
   }
   Result<void> broadcast(void* /*data*/, std::size_t /*bytes*/, int /*root*/, Interrupt& /*interrupt*/) override {

@@ -34,8 +34,10 @@ std::string alarm(AgentAlarm which) {
 struct InWords {
   std::string operator()(const BeginRanks&) const { return "begin"; }
   std::string operator()(const ForgetRestarts&) const { return "forget restarts"; }
-  std::string operator()(const SignalRanks& a) const {
-    return "signal " + std::to_string(a.signo) + (a.spared.empty() ? "" : " but" + numbers(a.spared));
+  std::string operator()(const SignalRanks& a) const { return "signal " + std::to_string(a.signo); }
+  std::string operator()(const StopRanks& a) const {
+    return "stop " + std::to_string(a.signo) + (a.spared.empty() ? "" : " but" + numbers(a.spared)) + ", " +
+           std::to_string(a.grace / 1ms);
   }
   std::string operator()(const ExpectSilence& a) const { return a.is_expected ? "silence" : "no silence"; }
   std::string operator()(const Say& a) const {
@@ -49,6 +51,7 @@ struct InWords {
   std::string operator()(const SignalLeft& a) const {
     return "end" + numbers(a.pids) + " by " + std::to_string(a.signo);
   }
+  std::string operator()(const EndDrains&) const { return "end drains"; }
   std::string operator()(const LetGo&) const { return "let go"; }
   std::string operator()(const TellRanks& a) const { return "tell " + a.why; }
   std::string operator()(const Leave&) const { return "leave"; }
@@ -112,11 +115,72 @@ TEST_CASE("what cannot be killed is named after ten seconds, and left") {
   agent.begin();
   agent.finish();
   agent.on(LeftFound{false, {71}, agent.now});
+  CHECK(agent.on(LeftFound{false, {71}, agent.now + 1s}).size() == 2);
   CHECK(agent.on(LeftFound{false, {71}, agent.now + 10s}).size() == 2);
   const Words words = agent.on(LeftFound{false, {71}, agent.now + 10s + 1ms});
   REQUIRE(words.size() == 3);
   CHECK(words[0].find("process 71 cannot be killed") != std::string::npos);
   CHECK(words[2] == kSayDone);
+}
+
+TEST_CASE("what ranks leave that were told to end has the rest of their grace") {
+  Agent agent;
+  agent.begin();
+  agent.on(StopAsked{SIGTERM, 10s});
+  agent.finish();
+  const hvd::TimePoint end = agent.now + 10s;
+  CHECK(agent.on(LeftFound{false, {71}, agent.now, end}) == Words{"end 71 by 15", "await sweep 10000"});
+  CHECK(agent.on(AlarmDue{AgentAlarm::kSweep}) == Words{"look"});
+  CHECK(agent.on(LeftFound{false, {71}, end, end}) == Words{"end 71 by 9", "await sweep 50"});
+  CHECK(agent.on(LeftFound{false, {71}, end + 9s, end}) == Words{"end 71 by 9", "await sweep 50"});
+  CHECK(agent.on(LeftFound{false, {71}, end + 9s + 1ms, end}).size() == 3);  // it cannot be killed
+  Agent late;
+  late.begin();
+  late.on(StopAsked{SIGTERM, 10s});
+  late.finish();
+  CHECK(late.on(LeftFound{false, {71}, end - 10ms, end}) == Words{"end 71 by 15", "await sweep 1000"});
+}
+
+TEST_CASE("a second stop that is to be at once does not wait for what is left either") {
+  Agent agent;
+  agent.begin();
+  agent.on(StopAsked{SIGINT, 60s});
+  agent.finish();
+  agent.on(LeftFound{false, {71}, agent.now, agent.now + 60s});
+  CHECK(agent.on(StopAsked{SIGKILL, 0s}) ==
+        Words{"forget restarts", "stop 9, 0", "no silence", "forget ladder", "look"});
+  CHECK(agent.on(LeftFound{false, {71}, agent.now + 2s, agent.now + 2s}) == Words{"end 71 by 9", "await sweep 50"});
+}
+
+TEST_CASE("a launcher that is gone leaves what is left no more time than the ranks") {
+  Agent agent;
+  agent.begin();
+  agent.on(StopAsked{SIGTERM, 60s});
+  agent.finish();
+  agent.on(LeftFound{false, {71}, agent.now, agent.now + 60s});
+  CHECK(agent.on(LauncherGone{"hvdrun is gone"}).back() == "await ladder 5000");
+  CHECK(agent.on(AlarmDue{AgentAlarm::kLadder}).back() == "look");
+  CHECK(agent.on(LeftFound{false, {71}, agent.now + 5s, agent.now + 5s}).front() == "end 71 by 9");
+}
+
+TEST_CASE("when ranks have ended that were told to, what they left is looked for although it holds their pipes") {
+  Agent agent;
+  agent.begin();
+  agent.on(StopAsked{SIGTERM, 10s});
+  CHECK(agent.on(RankExited{0}).empty());
+  CHECK_FALSE(agent.state.runs(0));
+  CHECK(agent.state.awaits(0));
+  CHECK(agent.on(RankFinished{1, true}) == Words{"forget ladder", "look"});
+  CHECK(agent.on(LeftFound{false, {71}, agent.now, agent.now + 10s}) == Words{"end 71 by 15", "await sweep 10000"});
+  SUBCASE("its pipes end before it does") {
+    CHECK(agent.on(RankFinished{0, true}).empty());
+    CHECK(agent.on(LeftFound{}) == Words{"forget sweep", kSayDone});
+  }
+  SUBCASE("what stands in the pipes is still awaited when it has ended") {
+    CHECK(agent.on(LeftFound{}) == Words{"forget sweep", "end drains"});
+    CHECK(agent.on(LeftFound{}).empty());
+    CHECK(agent.on(RankFinished{0, true}) == Words{"forget sweep", kSayDone});
+  }
 }
 
 TEST_CASE("the ranks are started once, and not after a stop that overtook the start") {
@@ -125,7 +189,7 @@ TEST_CASE("the ranks are started once, and not after a stop that overtook the st
   CHECK(agent.on(StartAsked{}).empty());
   Agent stopped;
   CHECK(stopped.on(StopAsked{SIGTERM, 10s}) ==
-        Words{"forget restarts", "signal 15", "no silence", "await ladder 10000", "forget ladder", "look"});
+        Words{"forget restarts", "stop 15, 10000", "no silence", "await ladder 10000", "forget ladder", "look"});
   CHECK(stopped.on(StartAsked{}).empty());
   CHECK_FALSE(stopped.state.may_start_again());
   CHECK_FALSE(stopped.state.is_worth_waiting());
@@ -135,10 +199,11 @@ TEST_CASE("a stop gives the ranks their grace, spares those that fail, and kills
   Agent agent;
   agent.begin();
   CHECK(agent.on(StopAsked{SIGINT, 7s, {1}}) ==
-        Words{"forget restarts", "signal 2 but 1", "no silence", "await ladder 7000"});
+        Words{"forget restarts", "stop 2 but 1, 7000", "no silence", "await ladder 7000"});
   CHECK(agent.state.is_stopping());
   CHECK(agent.on(RankFinished{0, true}).empty());
-  CHECK(agent.on(AlarmDue{AgentAlarm::kLadder}) == Words{"forget restarts", "signal 9", "no silence", "forget ladder"});
+  CHECK(agent.on(AlarmDue{AgentAlarm::kLadder}) ==
+        Words{"forget restarts", "stop 9, 0", "no silence", "forget ladder"});
   CHECK(agent.on(RankFinished{1, true}) == Words{"forget ladder", "look"});
 }
 
@@ -147,7 +212,7 @@ TEST_CASE("a second stop takes the place of the first one's grace, and SIGKILL s
   agent.begin();
   agent.on(StopAsked{SIGTERM, 10s, {1}});
   CHECK(agent.on(StopAsked{SIGTERM, 3s}).back() == "await ladder 3000");
-  CHECK(agent.on(StopAsked{SIGKILL, 3s, {1}}) == Words{"forget restarts", "signal 9", "no silence", "forget ladder"});
+  CHECK(agent.on(StopAsked{SIGKILL, 0s, {1}}) == Words{"forget restarts", "stop 9, 0", "no silence", "forget ladder"});
 }
 
 TEST_CASE("an agent whose ranks were never started is done at the first stop") {
@@ -197,8 +262,8 @@ TEST_CASE("ranks that are suspended go on to see that they are stopped") {
   Agent agent;
   agent.begin();
   agent.on(SuspendAsked{});
-  CHECK(agent.on(StopAsked{SIGTERM, 10s}) ==
-        Words{"forget restarts", "signal 15", "no silence", "signal " + std::to_string(SIGCONT), "await ladder 10000"});
+  CHECK(agent.on(StopAsked{SIGTERM, 10s}) == Words{"forget restarts", "stop 15, 10000", "no silence",
+                                                   "signal " + std::to_string(SIGCONT), "await ladder 10000"});
 }
 
 TEST_CASE("ranks that are being stopped are not suspended, but the launcher has its answer") {
@@ -214,7 +279,7 @@ TEST_CASE("when the launcher is gone the ranks are told why, stopped, and the ag
   agent.begin();
   CHECK(agent.state.is_worth_waiting());
   CHECK(agent.on(LauncherGone{"hvdrun is gone"}) ==
-        Words{"let go", "tell hvdrun is gone", "forget restarts", "signal 15", "no silence", "await ladder 5000"});
+        Words{"let go", "tell hvdrun is gone", "forget restarts", "stop 15, 5000", "no silence", "await ladder 5000"});
   CHECK_FALSE(agent.state.is_worth_waiting());
   CHECK(agent.on(LauncherGone{"twice"}).empty());
   agent.on(AlarmDue{AgentAlarm::kLadder});
@@ -251,7 +316,7 @@ TEST_CASE("an agent that is told to end says so before its ranks end, and waits 
   Agent other;
   other.begin();
   CHECK(other.on(EndAsked{"it got SIGTERM"}) == Words{kSayEnding + ": it got SIGTERM", "let go", "tell it got SIGTERM",
-                                                      "forget restarts", "signal 15", "no silence",
+                                                      "forget restarts", "stop 15, 5000", "no silence",
                                                       "await ladder 5000"});
   CHECK(other.on(EndAsked{"again"}).empty());
 }

@@ -32,11 +32,4 @@ TEST_CASE("http: an answer as it is sent") {
   CHECK(http_text(http_refusal("404 Not Found")).ends_with("\r\n\r\n404 Not Found\n"));
 }
 
-TEST_CASE("http: only the right secret is one") {
-  CHECK(is_same_secret("abc", "abc"));
-  for (const char* const wrong : {"", "ab", "abcd", "abd", "Abc"}) {
-    CHECK_FALSE(is_same_secret("abc", wrong));
-  }
-}
-
 }  // namespace hvd::launch::http_message_test

@@ -16,6 +16,8 @@ TEST_CASE("hvdrun takes for a stall what the ranks' runtime takes for one") {
   CHECK(stall_check_time({{"HOROVOD_STALL_CHECK_TIME_SECONDS", "1e300"}}, {}) == 60s);
   CHECK(stall_check_time({{"HOROVOD_STALL_CHECK_DISABLE", "1"}}, {}) == 0s);
   CHECK(stall_check_time({}, {"HOROVOD_STALL_CHECK_DISABLE=0"}) == 60s);
+  CHECK(stall_check_time({}, {"HOROVOD_STALL_CHECK_DISABLE=false"}) == 60s);
+  CHECK(stall_check_time({}, {"HOROVOD_STALL_CHECK_DISABLE=yes"}) == 0s);
 }
 
 TEST_CASE("an unknown setting or section of a configuration file names the nearest one") {

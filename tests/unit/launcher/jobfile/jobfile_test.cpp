@@ -209,6 +209,57 @@ TEST_CASE("placeholders are filled from what the user says, or refused where the
             .starts_with("job.yaml:2:8: <AZURE_BATCHAI_STORAGE_ACCOUNT> stands here"));
 }
 
+TEST_CASE("variables and secrets of Batch AI's form may be numbers and truth values, as they are written") {
+  const std::string begin =
+      R"({"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/l", "customToolkitSettings": {"commandLine": "x"},
+"secrets": [{"name": "PIN", "value": 12345}], "environmentVariables": [{"name": "A", "value": 2},
+{"name": "B", "value": 0.50}, {"name": "C", "value": true}, {"name": "D", "value": )";
+  const JobFile job = job_of(begin + "\"text\"}]}}", "job.json");
+  std::string values;
+  for (const JobVariable& variable : job.variables) {
+    values += variable.name + "=" + *variable.value + " ";
+  }
+  CHECK(values == "A=2 B=0.50 C=true D=text ");
+  CHECK(job.hidden == std::vector<std::string>{"12345"});
+  CHECK(refusal_of(begin + "[1]}]}}", "job.json") == "job.json:3:84: value: expected text, found a list");
+}
+
+TEST_CASE("a registry's password that is elsewhere is told: one logs in on the nodes") {
+  const auto told = [](const std::string& credentials, const std::string& server = "") {
+    const auto loaded = parse_job_file(
+        R"({"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/l", "customToolkitSettings": {"commandLine": "x"},
+"containerSettings": {"imageSourceRegistry": {"image": "i", "credentials": {"username": "u")" +
+            credentials + "}" + server + "}}}}",
+        "job.json", {});
+    REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
+    return loaded.value().notices;
+  };
+  const std::string reference =
+      R"(, "passwordSecretReference": {"sourceVault": {"id": "/v"}, "secretUrl": "https://v/s"})";
+  CHECK(told(R"(, "password": "pass-word")").empty());
+  CHECK(told(reference, R"(, "serverUrl": "acr.io")") ==
+        Notices{"job.json:2:76: the registry's password is not in the file; log in on the nodes (podman login acr.io), "
+                "or write 'password'"});
+  CHECK(told("").front().find("(podman login docker.io)") != std::string::npos);
+}
+
+TEST_CASE("a comment may name placeholders, mounts and variables, and nothing is made of them") {
+  for (const std::string key : {"comment", "$comment"}) {
+    const std::string comment = "\"" + key + R"(": [{"a": "<AZURE_BATCHAI_STORAGE_ACCOUNT>"},
+"as $AZ_BATCHAI_MOUNT_ROOT/external or $AZ_BATCHAI_INPUT_X"], )";
+    const auto loaded = parse_job_file(
+        "{" + comment + "\"properties\": {" + comment +
+            R"("nodeCount": 1, "stdOutErrPathPrefix": "/l", "customToolkitSettings": {)" + comment +
+            R"("commandLine": "x"}, "inputDirectories": [{)" + comment + R"("id": "A", "path": "/a"}]}})",
+        "job.json", {});
+    REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
+    CHECK(loaded.value().job.mounts.empty());
+    CHECK(loaded.value().job.inputs.size() == 1);
+    CHECK(loaded.value().notices.size() == (key == "comment" ? 4U : 0U));  // that the key means nothing
+  }
+  CHECK(refusal_of("$comment: <AZURE_BATCHAI_STORAGE_ACCOUNT>\ncommand: x\n").empty());
+}
+
 TEST_CASE("both forms have one rule for what a job is given twice, and for a path that is written to") {
   const std::string file = "f";
   const JobFileOptions options{"", {"FROM_ME=here"}};
@@ -241,7 +292,7 @@ TEST_CASE("both forms have one rule for what a job is given twice, and for a pat
     CHECK(reader.written_path(path, "output").ok());
   }
   CHECK(reader.written_path(path, "output").value() == "$DIR/logs");
-  for (const char* bad : {"", "..", "a/../b", "/a/..//", "a\nb"}) {
+  for (const char* bad : {"", "..", "a/../b", "/a/..//", "a\nb", "~", "~/logs", "~me/logs"}) {
     path.text = bad;
     CHECK_FALSE(reader.written_path(path, "output").ok());
   }
@@ -399,6 +450,30 @@ TEST_CASE("two slashes in a path are one") {
   CHECK(run.kept_at == "/data/b/logs/" + run.segment + "/stdouterr");
 }
 
+TEST_CASE("output with a relative path is in the folder where the processes start, however that is seen") {
+  JobRunOptions options;
+  options.cwd = "/home/me";
+  const std::string own = "command: x\noutput: logs\n";
+  const JobRun run = run_of(own, "h", options);
+  CHECK(run.kept_at == "/home/me/logs/" + run.segment + "/stdouterr");
+  CHECK(run.output == run.kept_at);
+  const std::string batchai =
+      "properties:\n  nodeCount: 1\n  stdOutErrPathPrefix: logs\n  customToolkitSettings: {commandLine: x}\n"
+      "  outputDirectories: [{id: M, pathPrefix: models}, {id: V, pathPrefix: $DIR/models}]\n";
+  const JobRun in_temp = run_of(batchai, "h", options);
+  CHECK(in_temp.kept_at.empty());
+  CHECK(in_temp.output == in_temp.temp() + "/logs/" + in_temp.segment + "/stdouterr");
+  const std::string variables = exported_variables(in_temp);
+  CHECK(variables.find("AZ_BATCHAI_OUTPUT_M=" + in_temp.temp() + "/models/") != std::string::npos);
+  CHECK(variables.find("AZ_BATCHAI_OUTPUT_V=\"${DIR-}\"/models/") != std::string::npos);
+  options.is_synced = true;  // the nodes have that folder elsewhere
+  for (const std::string& text : {own, batchai}) {
+    const JobRun synced = run_of(text, "h", options);
+    CHECK(synced.kept_at == "/home/me/logs/" + synced.segment + "/stdouterr");
+    CHECK(synced.output == "logs/" + synced.segment + "/stdouterr");
+  }
+}
+
 TEST_CASE("-x wins over the file in the output's path too") {
   JobRunOptions options;
   const std::string text = "command: x\nenv: {OUT: /a}\noutput: $OUT/logs\n";
@@ -431,6 +506,38 @@ TEST_CASE("an image's own variables are extended: those of the file are not take
   CHECK(process_of(run_of(text, "h", options)).find("|KEY") != std::string::npos);
   options.overridden = {{"PATH", "/x"}};
   CHECK(process_of(run_of(text, "h", options)).find("|PATH") != std::string::npos);
+}
+
+TEST_CASE("an image without a registry is Docker Hub's under podman too") {
+  const auto hub_name = [](const std::string& image) {
+    const JobRun run = run_of("command: x\ncontainer: " + image + "\n", "h");
+    const std::string text = process_of(run);
+    CHECK(text.find("docker://" + image) != std::string::npos);  // apptainer knows
+    const std::string before = "|| hvdrun_image=";
+    const std::size_t at = text.find(before);
+    CHECK((fetch_image(run).find(before) == std::string::npos) == (at == std::string::npos));
+    const std::size_t begin = at + before.size();
+    return at == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
+  };
+  CHECK(hub_name("tensorflow/tensorflow:1.8.0-gpu") == "docker.io/tensorflow/tensorflow:1.8.0-gpu");
+  CHECK(hub_name("python:3.11") == "docker.io/library/python:3.11");
+  CHECK(hub_name("a/b/c") == "docker.io/a/b/c");
+  for (const char* whole : {"docker.io/a/b", "acr.io/b", "localhost/b", "localhost:5000/b", "registry:5000/b"}) {
+    CHECK(hub_name(whole) == "");
+  }
+  // What preparation has made of it is the node's own.
+  const std::string text = process_of(run_of("command: x\nprepare: y\ncontainer: a/b\n", "h"));
+  CHECK(text.find("docker.io") == std::string::npos);
+}
+
+TEST_CASE("what the ranks' container lacks is told of Horovod's toolkit alone, which the short form does not name") {
+  const std::string batchai =
+      "properties:\n  nodeCount: 1\n  stdOutErrPathPrefix: /o\n  horovodSettings: {pythonScriptFilePath: s.py}\n"
+      "  containerSettings: {imageSourceRegistry: {image: i}}\n";
+  const std::string told = "a script that imports horovod needs it";
+  CHECK(process_of(run_of(batchai, "h")).find(told) != std::string::npos);
+  CHECK(process_text(run_of(batchai, "h"), 0).value().find(told) == std::string::npos);  // what a pod runs
+  CHECK(process_of(run_of("script: ddp.py\ncontainer: i\n", "h")).find(told) == std::string::npos);
 }
 
 TEST_CASE("nodes that are reached at IPv6 addresses have brackets before a port") {
@@ -482,6 +589,19 @@ TEST_CASE("a job names what the command line mounts, or the folder where the ser
   REQUIRE(loaded.value().notices.size() == 3);  // the first: its cluster has no effect
   CHECK(loaded.value().notices[1].find("the key 'toolType' means nothing in a Batch AI job file") != std::string::npos);
   CHECK(loaded.value().notices[2].find("nothing is mounted at $AZ_BATCHAI_JOB_MOUNT_ROOT/none") != std::string::npos);
+}
+
+TEST_CASE("a name that is given mounts nothing around what the file mounts itself") {
+  JobFileOptions options;
+  options.mounts = {"data"};
+  const std::string text =
+      "properties:\n  nodeCount: 1\n  stdOutErrPathPrefix: $AZ_BATCHAI_JOB_MOUNT_ROOT/data/raw\n"
+      "  customToolkitSettings: {commandLine: x}\n"
+      "  mountVolumes: {unmanagedFileSystems: [{mountCommand: m, relativeMountPath: data/raw}]}\n";
+  const auto loaded = parse_job_file(text, "job.yaml", options);
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
+  REQUIRE(loaded.value().job.mounts.size() == 1);
+  CHECK(loaded.value().job.mounts.front().name == "data/raw");
 }
 
 TEST_CASE("what the cluster mounts for the job wins over its mount root, and what is mapped by name over both") {

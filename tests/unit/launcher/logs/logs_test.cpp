@@ -187,12 +187,17 @@ TEST_CASE("old files of an earlier job are removed, and a file that cannot be re
   const Scratch scratch;
   std::filesystem::create_directories(scratch.path + "/rank.0");
   std::ofstream(scratch.path + "/rank.0/stdout.1") << "earlier";
+  std::ofstream(scratch.path + "/rank.0/stdout") << "later";
   int failures = 0;
   const auto files = RankFiles::create({scratch.path, 10}, 1, [&](const hvd::Error& why) {
                        ++failures;
                        CHECK(why.message().find("cannot rename " + scratch.path + "/rank.0/stdout to ") == 0);
                      }).value();
+  CHECK(scratch.read("rank.0/stdout.1") == "earlier");  // as long as no rank has started
+  CHECK(scratch.read("rank.0/stdout") == "later");
+  files->begin();
   CHECK_FALSE(std::filesystem::exists(scratch.path + "/rank.0/stdout.1"));
+  CHECK(scratch.read("rank.0/stdout").empty());
   std::filesystem::create_directories(scratch.path + "/rank.0/stdout.1/in the way");
   for (int i = 0; i < 3; ++i) {
     files->write(0, false, "", "123456789\n");
@@ -220,6 +225,21 @@ TEST_CASE("a directory that cannot be made is an error before anything runs, one
     files->flush();
   }
   CHECK(failures == 1);
+}
+
+TEST_CASE("a directory that is there for writing and gone when the ranks start is told once") {
+  const Scratch scratch;
+  std::vector<std::string> failures;
+  const auto files = RankFiles::create({scratch.path + "/kept", 0}, 2, [&](const hvd::Error& why) {
+                       failures.push_back(why.message());
+                     }).value();
+  std::filesystem::remove_all(scratch.path + "/kept");
+  files->begin();
+  files->write(1, false, "", "line\n");
+  files->flush();
+  REQUIRE(failures.size() == 1);
+  CHECK(failures[0].find("cannot write " + scratch.path + "/kept/rank.0/stdout") == 0);
+  CHECK(files->add_ranks(1).ok());  // whose folder is made
 }
 
 }  // namespace hvd::launch::logs_test

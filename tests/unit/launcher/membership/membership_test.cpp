@@ -2,6 +2,7 @@
 #include "launcher/membership/membership.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 
@@ -321,6 +322,46 @@ TEST_CASE("a loss among those that stay, while others are to leave, keeps whom t
   job.membership.on_lost(0);
   CHECK(job.next() == Members{1, 2, 3});
   CHECK(job.membership.now().released.empty());
+}
+
+TEST_CASE("a newcomer that is sent away again counts for nobody whose host is given back") {
+  Job job(4);
+  job.placement.add({"node3", "", 0, 1}, 0, 1);
+  job.membership.add(1);
+  job.wait(4);
+  job.membership.set_leaving({4});  // its host comes and goes
+  job.membership.set_leaving({});
+  job.membership.set_leaving({3});
+  CHECK_FALSE(job.membership.must_ask(true));
+  CHECK_FALSE(job.membership.is_growing());
+}
+
+TEST_CASE("a process that is started again has the GPU of its slot, and the others keep theirs") {
+  Job job(2, "node1:4");
+  job.membership.on_lost(1);
+  CHECK(job.next() == Members{0, 2, 3});
+  const auto slots = [&job] {
+    std::map<int, int> slot_of;
+    for (const auto& [rank, place] : places_of(job.placement, job.membership.now().members)) {
+      slot_of[rank] = place.slot;
+    }
+    return slot_of;
+  };
+  CHECK(slots() == std::map<int, int>{{0, 0}, {2, 1}, {3, 2}});  // without a gap
+  job.membership.on_starting(1);
+  job.wait(1);
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{0, 2, 3, 1});
+  CHECK(slots() == std::map<int, int>{{0, 0}, {1, 1}, {2, 2}, {3, 3}});
+  CHECK(places_of(job.placement, {0, 2, 3, 1}).at(1).local_rank == 3);  // by which leaders are chosen
+}
+
+TEST_CASE("nodes of one host whose ranks were started alike number these anew") {
+  Job job(1, "node1:1,node2:1");
+  job.placement.nodes[1].machine = 0;
+  const auto places = places_of(job.placement, {0, 1});
+  CHECK(places.at(0).slot == 0);
+  CHECK(places.at(1).slot == 1);
 }
 
 TEST_CASE("places count the nodes and local ranks that are left") {

@@ -43,6 +43,7 @@ TEST_CASE("a rank sees the GPUs of its job in the order of local ranks, or its o
   const JobGpus part{"HIP_VISIBLE_DEVICES", named.value(), false};
   CHECK(gpu_env(GpuMode::kLocal, part, 0, 3) ==
         EnvList{{"HIP_VISIBLE_DEVICES", "GPU-d,GPU-a"}, {"JAX_LOCAL_DEVICE_IDS", "0"}});
+  CHECK(gpu_env(GpuMode::kLocal, part, 2, 3) == gpu_env(GpuMode::kLocal, part, 0, 3));  // which share it
   CHECK(gpu_env(GpuMode::kOne, part, 2, 3) ==
         EnvList{{"HIP_VISIBLE_DEVICES", "GPU-d"}, {"JAX_LOCAL_DEVICE_IDS", "0"}, {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}});
   CHECK(gpu_env(GpuMode::kOne, whole, 1, 2) ==

@@ -90,4 +90,12 @@ TEST_CASE("when a process began does not change, and who is not there has not be
   CHECK(start_of_process(0x7ffffff0) == 0);
 }
 
+TEST_CASE("which signals a process ignores is seen from outside") {
+  const auto before = ::signal(SIGUSR2, SIG_IGN);
+  CHECK(ignores_signal(::getpid(), SIGUSR2));
+  ::signal(SIGUSR2, before);
+  CHECK_FALSE(ignores_signal(::getpid(), SIGUSR2));
+  CHECK_FALSE(ignores_signal(-1, SIGUSR2));  // there is no such process
+}
+
 }  // namespace hvd::launch::other_process_test

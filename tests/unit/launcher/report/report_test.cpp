@@ -105,6 +105,7 @@ TEST_CASE(
   CHECK(only({json_log_line(LogLevel::kDebug, "a to\"ken\\", noon, job.spec.hidden)})["message"] == "a ***");
   CHECK(only({json_refusal(Error(Code::kInvalid, "to\"ken\\"), 240, noon, job.spec.hidden).front()})["causes"][0] ==
         "***");
+  CHECK(only({json_refusal(Error(Code::kInvalid, "no"), 240, noon, {}).front()})["before_ranks"] == false);
 }
 
 TEST_CASE("what hvdrun says of nodes and ranks is no command to the terminal") {

@@ -284,6 +284,51 @@ TEST_CASE("a rank that fails before it is taken in again disturbs nobody") {
   CHECK(job.run() == 0);
 }
 
+TEST_CASE("a rank that tells of its failure before it is taken in again disturbs nobody, and has no blame later") {
+  Elastic job("node1:1,node2:1,node3:1", 1);
+  job.spec.restart_limit = 1;
+  job.at(2s, [&] { job.node(3).exit(2, killed(SIGKILL)); });
+  job.at(3s, [&] { job.node(3).fail(2, {FailureNews::Kind::kEnds, -1, 1, "ImportError: no module"}); });
+  job.at(4s, [&] {
+    CHECK(job.count("failing: ") == 0);
+    job.node(3).exit(2, exited(1));
+  });
+  job.at(5s, [&] {
+    CHECK(job.count("note: rank 2 on node3") == 1);
+    CHECK(job.last(1).kind == Kind::kStart);
+    CHECK_FALSE(job.last(1).is_growing);
+    job.node(1).exit(0, exited(5));  // no more ranks may be started again
+  });
+  CHECK(job.run() == 5);
+  CHECK(job.told("cause: ").starts_with("rank 0 on node1"));
+}
+
+TEST_CASE("a rank that fails when its host is given back, and tells of it, has no blame for what fails later") {
+  Elastic job("node1:1,node2:1,node3:1", 1);
+  job.spec.restart_limit = 1;
+  job.at(2s, [&] { job.node(3).say(AgentMessage::kLeaving, "it got SIGTERM"); });
+  job.at(3s, [&] {
+    for (const int number : {1, 2, 3}) {
+      job.node(number).join(number - 1, 0, true);
+    }
+  });
+  job.at(4s, [&] {
+    CHECK(job.last(3).released == std::vector<std::int32_t>{2});
+    job.node(3).fail(2, {FailureNews::Kind::kEnds, -1, 1, "OSError: a writer is gone"});
+    job.node(3).exit(2, exited(1));
+  });
+  job.at(5s, [&] {
+    CHECK(job.count("failing: ") == 0);
+    job.node(1).exit(0, exited(5));
+  });
+  job.at(6s, [&] {
+    CHECK(job.told("restarted: ") == "0");
+    job.node(2).exit(1, exited(6));
+  });
+  CHECK(job.run() == 6);
+  CHECK(job.told("cause: ").starts_with("rank 1 on node2"));
+}
+
 TEST_CASE("ranks that still wait to be taken in are ended when the others have ended") {
   Elastic job("node1:1,node2:1", 1);
   job.at(2s, [&] { job.node(2).exit(1, killed(SIGKILL)); });
@@ -378,6 +423,26 @@ TEST_CASE("a host that joins and cannot start its ranks is done without as a who
   }
 }
 
+TEST_CASE("a rank of a host that joins may tell of its failure before it joins the others, and is done without") {
+  ToldHosts hosts;  // lives longer than the job
+  Elastic job("node1:1,node2:1", 1);
+  job.host_source = &hosts;
+  job.spec.discovery.script = "hosts.sh";
+  job.at(2s, [&] { hosts.tell("node1:1,node2:1,node3:1"); });
+  job.at(4s, [&] { job.node(3).fail(2, {FailureNews::Kind::kEnds, -1, 1, "ImportError: no module"}); });
+  job.at(5s, [&] {
+    CHECK(job.count("failing: ") == 0);
+    job.node(3).exit(2, exited(1));
+  });
+  job.at(7s, [&] {
+    CHECK(job.count("note: rank 2 on node3") == 1);
+    CHECK(job.node(3).attempts == 1);  // its host is left alone for a time
+    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+  CHECK(job.count("cause: ") == 0);
+}
+
 TEST_CASE("a host that fell silent gets new ranks only when its agent must have ended the old ones") {
   ToldHosts hosts;  // lives longer than the job
   Elastic job("node1:1,node2:1", 1);
@@ -394,6 +459,29 @@ TEST_CASE("a host that fell silent gets new ranks only when its agent must have 
     job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
   });
   CHECK(job.run() == 0);
+}
+
+TEST_CASE("a start of a job that starts anew tells for how long ranks of a silent host may live on") {
+  for (const bool is_given_up : {true, false}) {
+    CAPTURE(is_given_up);
+    JobScenario job("node1:2,node2:2");
+    job.spec.hosts = parse_host_list("node1:2,node2:2").value();
+    job.spec.fresh.limit = 1;
+    job.spec.least_ranks = is_given_up ? 2 : 4;
+    job.spec.reconnect_timeout = 60s;
+    job.spec.heartbeat = 1s;
+    job.spec.grace = 5s;
+    job.at(2s, [&] { job.node(2).fall_silent(), job.node(2).is_silent = true; });
+    job.at(8s, [&] { job.node(1).exit_all(exited(3)); });  // for lack of the others
+    CHECK(job.run() == (is_given_up ? exit_code::kNodeLost : 3));
+    CHECK(job.count("lost: node2") == (is_given_up ? 1 : 0));
+    REQUIRE(job.news.ranks_may_stay.size() == 2);
+    CHECK(job.news.ranks_may_stay[0] == 0s);
+    // Three heartbeats, the time to return, some slack and grace, from the last sign of life.
+    const Duration over = job.time.passed() + job.news.ranks_may_stay[1];
+    CHECK(over > 1s + 3s + 60s + 5s + 5s - 1s);
+    CHECK(over < 2s + 3s + 60s + 5s + 5s + 1s);
+  }
 }
 
 TEST_CASE("a host that loses its own network gives up none of its nodes") {

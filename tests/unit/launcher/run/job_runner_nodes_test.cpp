@@ -153,6 +153,25 @@ TEST_CASE("an agent that ends because somebody asked it to ends the job, with it
   CHECK(job.told("cause: ").find("node2 ends, with rank 1: it got SIGTERM") != std::string::npos);
 }
 
+TEST_CASE("an agent that ends when its ranks have ended in order takes nothing with it") {
+  for (const bool is_done : {true, false}) {  // it may still be ending what they left
+    JobScenario job;
+    job.node(2).says_done = is_done;
+    job.at(1s, [&] { job.node(2).exit_all(exited(0)); });
+    job.at(2s, [&] { job.node(2).say(AgentMessage::kEnding, "it got SIGTERM"); });
+    job.at(3s, [&] {
+      CHECK(job.node(1).count(AgentMessage::kStop) == 0);
+      if (!is_done) {
+        job.node(2).say(AgentMessage::kDone);
+      }
+      job.node(1).exit_all(exited(0));
+    });
+    CHECK(job.run() == 0);
+    CHECK(job.count("cause: ") == 0);
+    CHECK(job.count("lost: ") == 0);
+  }
+}
+
 TEST_CASE("without --reconnect-timeout a connection that breaks is a node that is lost") {
   JobScenario job;
   job.spec.reconnect_timeout = Duration::zero();

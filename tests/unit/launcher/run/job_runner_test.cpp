@@ -68,6 +68,21 @@ TEST_CASE("a host that never answers is named after --start-timeout, and nothing
   CHECK(job.node(1).count(AgentMessage::kBye) == 1);
 }
 
+TEST_CASE("the time of --start-timeout begins anew while an agent is brought to a host, ten times at most") {
+  for (const int rounds : {2, 100}) {
+    CAPTURE(rounds);
+    JobScenario job;
+    job.node(2).is_silent = true;
+    for (int round = 1; round <= rounds; ++round) {
+      job.at(60s * round - 1s, [&] { job.nodes.pushed = job.time.loop().now(); });
+    }
+    CHECK(job.run() == exit_code::kUnreachable);
+    CHECK(job.told("cause: ").find("--start-timeout") != std::string::npos);
+    CHECK(job.time.passed() >= 60s * (1 + std::min(rounds, 10)));
+    CHECK(job.time.passed() < 60s * (1 + std::min(rounds, 10)) + 1s);
+  }
+}
+
 TEST_CASE(
     "all hosts that cannot be reached are named, many of one reason in one line; the one that answers is let go") {
   JobScenario job("node1:1,node2:1,node3:1,node4:1,node5:1,node6:1");

@@ -32,6 +32,7 @@ class NewsKeeper final : public launch::JobReporter {
   std::vector<std::string> lines;
   std::vector<std::string> last_errors;
   std::vector<launch::RankRecord> ranks;  // as they were at the end
+  std::vector<Duration> ranks_may_stay;   // likewise
   int reports = 0;
 
  private:
@@ -65,6 +66,7 @@ class NewsKeeper final : public launch::JobReporter {
   }
   launch::Lines tell(const launch::news::Ended& n) {
     ranks = n.state.ranks();
+    ranks_may_stay = n.ranks_may_stay;
     return keep("ended");
   }
 };

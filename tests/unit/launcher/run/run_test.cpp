@@ -290,6 +290,8 @@ TEST_CASE("nodes reach each other as the launcher reached them, and the local on
   const NodeView local = view_of({true, "", "", {}}, {"10.0.0.77/8"});
   const NodeView remote = view_of({false, "10.0.0.2", "10.0.0.9", {}}, {"10.0.0.2/8"});
   CHECK(data_addresses({local}) == Addresses{"127.0.0.1"});
+  CHECK(data_addresses({local}, {}, true) == Addresses{"10.0.0.77"});  // others may join, and must reach it
+  CHECK(data_addresses({view_of({true, "", "", {}})}, {}, true) == Addresses{"127.0.0.1"});
   CHECK(data_addresses({local, remote}) == Addresses{"10.0.0.9", "10.0.0.2"});
 }
 

@@ -19,6 +19,8 @@
 namespace hvd::launch::state_dir_test {
 
 using hvd::test::Folder;
+using hvd::test::read_file;
+using hvd::test::write_file;
 
 TEST_CASE("a ticket is read back, is the user's alone, and a part of one is refused") {
   const Folder folder;
@@ -127,6 +129,37 @@ TEST_CASE("who waits for a lock that is removed by its holder gets one that keep
     CHECK(is_locked(path));
     CHECK(!take_lock(path).value().has_value());
   }
+}
+
+TEST_CASE("a state folder has one machine as its owner, which the others are told") {
+  const Folder folder;
+  CHECK(own_folder(folder.path, "login1").ok());
+  CHECK(own_folder(folder.path, "login1").ok());
+  CHECK(read_file(folder.path + "/machine") == "login1\n");
+  const auto refused = own_folder(folder.path, "login2");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().code() == Code::kResource);
+  const std::string& said = refused.error().message();
+  CHECK(said.find("those of the machine login1, and this one is login2") != std::string::npos);
+  CHECK(said.find("remove " + folder.path + "/machine") != std::string::npos);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path), {}) == 1);  // no temporary file is left
+}
+
+TEST_CASE("an owner's file that a crash left empty is told with its path") {
+  const Folder folder;
+  write_file(folder.path + "/machine", "");
+  CHECK(own_folder(folder.path, "login1").error().message() == folder.path + "/machine names no machine; remove it");
+}
+
+TEST_CASE("a folder that cannot be written has no owner") {
+  CHECK(own_folder("/proc/none", "login1").error().message().find("cannot write /proc/none/machine") !=
+        std::string::npos);
+}
+
+TEST_CASE("a folder of this machine's memory is not on the network, and one that is not there neither") {
+  CHECK_FALSE(is_on_network("/dev/shm"));
+  CHECK_FALSE(is_on_network("/proc"));
+  CHECK_FALSE(is_on_network("/nowhere/at/all"));
 }
 
 }  // namespace hvd::launch::state_dir_test

@@ -11,6 +11,8 @@
 #include "launcher/report/restart_reporter.h"
 #include "launcher/report/text_reporter.h"
 #include "launcher/state/exit_codes.h"
+#include "tests/support/silence.h"
+#include "tests/support/still_clock.h"
 #include "tests/support/virtual_time.h"
 
 namespace hvd::launch::job_restarts_test {
@@ -90,6 +92,17 @@ TEST_CASE("a host that is lost is replaced by one that was to spare, or done wit
   Start two(parse_host_list("a:2,b:2").value(), 4);
   CHECK(fewer.on_ended(two.placement, two.lose(0).end().state, kNow));
   CHECK(names(fewer.offers().seats(kNow)) == "2: b");
+}
+
+TEST_CASE("a host that fell silent has no part in a new start before its agent must have ended the old ranks") {
+  const StillClock clock;
+  StartMemory memory{restarts_of("a:2,b:2", 2, 4), TimePoint{}, 0, {}};
+  Start start(parse_host_list("a:2,b:2").value(), 4);
+  RestartReporter reporter(std::make_unique<Silence>(), start.placement, clock, memory);
+  reporter.on(news::Ended{start.lose(1).end().state, 1s, false, 0, {0s, 75s}});
+  CHECK(memory.restarts.is_due());
+  CHECK(names(memory.restarts.offers().seats(clock.now() + 74s)) == "2: a");
+  CHECK(names(memory.restarts.offers().seats(clock.now() + 75s)) == "4: a b");
 }
 
 TEST_CASE("too few hosts end the job, unless others may come") {

@@ -31,6 +31,7 @@ struct End {
   int unreached = -1;        // this node does not answer
   int later_unreached = -1;  // it does not when the ranks are started again
   int signo = 0;             // hvdrun gets this signal while the ranks run
+  int late_signo = 0;        // it does when they have ended, and their engine has not
 };
 
 // Carries out steps that end as they are told, by the events that a runner would see. Steps for which nothing is told
@@ -74,12 +75,6 @@ struct Steps {
       state.on(RankStarted{rank, 100 + rank});
       reporter->on(news::RankStarted{rank, 100 + rank});
     }
-    if (end.later_unreached >= 0) {
-      Failure failure;
-      failure.cause.unreached.hosts = {
-          {placement.nodes[static_cast<std::size_t>(end.later_unreached)].host.name, "no answer"}};
-      reporter->on(failure);
-    }
     if (end.signo != 0) {
       state.on(Interrupted{end.signo});
       Failure failure;
@@ -102,8 +97,21 @@ struct Steps {
         state.on(NodeDone{node.index});
       }
     }
+    if (end.code != 0) {
+      Failure failure;
+      failure.cause = *state.cause();
+      reporter->on(failure);
+    }
+    if (end.later_unreached >= 0) {
+      Failure failure;
+      failure.cause.unreached.hosts = {
+          {placement.nodes[static_cast<std::size_t>(end.later_unreached)].host.name, "no answer"}};
+      reporter->on(failure);
+    }
     reporter->on(news::Ended{state, 1s});
-    return state.exit_code();
+    const bool is_cut =
+        end.late_signo != 0 && step.on_late_signal && step.on_late_signal(end.late_signo, state.exit_code());
+    return is_cut ? 128 + end.late_signo : state.exit_code();
   }
 
   // As a runner does once all agents have answered.
@@ -138,6 +146,7 @@ class Refusing final : public FileJobObserver {
     has_reached_one = those.has_reached_one;
   }
   void on_interrupted() override { is_interrupted = true; }
+  void on_failed_rank() override { has_failed_rank = true; }
   void on_lost(const std::vector<std::string>& hosts) override { lost = hosts; }
   std::unique_ptr<HostSource> host_source(EventLoop& /*loop*/) override { return nullptr; }
 
@@ -146,6 +155,7 @@ class Refusing final : public FileJobObserver {
   std::vector<UnreachedHost> unreached;
   bool has_reached_one = false;
   bool is_interrupted = false;
+  bool has_failed_rank = false;
   std::vector<std::string> lost;
 };
 
@@ -207,6 +217,7 @@ TEST_CASE("a job that ends because hvdrun got a signal is told apart from one wh
   Refusing observer;
   CHECK(run(steps, &observer).value() == 128 + SIGTERM);
   CHECK(observer.is_interrupted == (end.signo != 0));
+  CHECK(observer.has_failed_rank == (end.code != 0));
 }
 
 TEST_CASE("a host that was lost in or after the preparation is told too, unless a process of the job has begun") {
@@ -233,6 +244,30 @@ TEST_CASE("a host that was lost in or after the preparation is told too, unless 
   observer.agreed = {};
   CHECK(run(steps, &observer).value() != 0);
   CHECK(observer.unreached.size() == (end.unreached == 0 ? 1U : 0U));
+}
+
+TEST_CASE("a signal that comes between the preparation and the processes ends the job") {
+  End end;
+  end.late_signo = SIGTERM;
+  Refusing observer;
+  observer.agreed = {};
+  SUBCASE("no process is started") {
+    Steps steps{{end}};
+    CHECK(run(steps, &observer).value() == 128 + SIGTERM);
+    CHECK(steps.taken == "preparation on a,b; cleaning on a,b");
+    CHECK(observer.is_interrupted);
+  }
+  SUBCASE("a preparation that has failed keeps its code") {
+    end.code = 3;
+    Steps steps{{end}};
+    CHECK(run(steps, &observer).value() == 3);
+    CHECK_FALSE(observer.is_interrupted);
+  }
+  SUBCASE("one after the processes comes too late") {
+    Steps steps{{{}, end}};
+    CHECK(run(steps, &observer).value() == 0);
+    CHECK_FALSE(observer.is_interrupted);
+  }
 }
 
 TEST_CASE("where preparation fails no process is started, and its nodes are cleaned up") {

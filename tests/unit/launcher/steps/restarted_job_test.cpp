@@ -1,6 +1,7 @@
 // launcher/steps/restarted_job: which starts a job makes that starts anew, without a process.
 #include "launcher/steps/restarted_job.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <deque>
@@ -29,6 +30,7 @@ struct End {
   int lost_node = -1;
   int unreached_node = -1;  // no rank is started
   bool is_untold = false;   // as when an engine could not begin it
+  int late_signo = 0;       // hvdrun gets it when the ranks have ended, and their engine has not
 };
 
 // Carries out starts that end as they are told, by the events that a runner would see.
@@ -67,7 +69,9 @@ struct Starts {
       }
     }
     step.report_by(std::make_unique<test::Silence>(), placement)->on(news::Ended{state, 1s});
-    return state.exit_code();
+    const bool is_cut =
+        end.late_signo != 0 && step.on_late_signal && step.on_late_signal(end.late_signo, state.exit_code());
+    return is_cut ? 128 + end.late_signo : state.exit_code();
   }
 
   std::deque<End> ends;
@@ -106,6 +110,20 @@ TEST_CASE("a job that starts anew is over at its first good end, and its input g
   CHECK(starts.sizes == std::vector<int>{4, 4, 4});
   CHECK(starts.before == std::vector<int>{0, 1, 2});
   CHECK(starts.inputs == std::vector<InputMode>{InputMode::kOne, InputMode::kNone, InputMode::kNone});
+}
+
+TEST_CASE("a signal that comes between two starts ends the job, and one after the last comes too late") {
+  End failed{1};
+  failed.late_signo = SIGINT;
+  Starts starts{{failed}};
+  CHECK(run(starts, 4, 5).value() == 128 + SIGINT);
+  CHECK(starts.sizes == std::vector<int>{4});
+  End good;
+  good.late_signo = SIGINT;
+  Starts others{{{1}, good}};
+  CHECK(run(others, 4, 5).value() == 0);
+  Starts last{{failed}};
+  CHECK(run(last, 4, 0).value() == 7);
 }
 
 TEST_CASE("the last start that is allowed gives the job its exit code") {

@@ -83,6 +83,21 @@ TEST_CASE("an absent agent is asked for, kept in a private directory and started
   CHECK(second.output == "\nHVDRUN-AGENT\nagent here\nagain\n");
 }
 
+TEST_CASE("the agent, and so the ranks, get the login's umask; the agent's own folder is private under any") {
+  Node node;
+  test::write_file(node.dir.path("agent"), "#!/bin/sh\n[ \"$1\" = serve ] || exit 0\numask\n");
+  node.image = load_agent_images(node.dir.path("agent")).value().all.front();
+  for (const std::string& shell : shells()) {
+    CAPTURE(shell);
+    node.shell = shell;
+    const test::Ran ran = node.drive("umask 002; push; umask 027; push; stat -c %a \"$HOME/.cache/hvdrun\"");
+    const auto first = ran.output.find("002\n");
+    REQUIRE(first != std::string::npos);
+    CHECK(ran.output.find("027\n", first) != std::string::npos);
+    CHECK(ran.output.ends_with("\n700\n"));
+  }
+}
+
 TEST_CASE("bytes that do not have the right checksum are refused and leave nothing behind") {
   const Node node;
   std::string damaged = node.image.bytes;

@@ -288,7 +288,7 @@ TEST_CASE("strangers who call again and again are told once by their address, an
   CHECK(has(launcher.log.text, "49 more calls were refused, of 127.0.0.1\n"));
 }
 
-TEST_CASE("listeners that can take no call pause together, and one that goes meanwhile leaves nothing behind") {
+TEST_CASE("listeners that can take no call say so once, and one that goes meanwhile leaves nothing behind") {
   Launcher launcher;
   const Fd one = launcher.connect();
   const Fd other = launcher.connect();

@@ -86,9 +86,21 @@ Ran run_program(const std::vector<std::string>& argv, const std::string& input,
   posix_spawn_file_actions_addopen(&files, 0, dir.path("in").c_str(), O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, 1, dir.path("out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&files, 1, 2);
+  // Under nohup, and in the background of a script, these are ignored. A shell that inherits this can set no trap for
+  // them.
+  sigset_t usual;
+  sigemptyset(&usual);
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT}) {
+    sigaddset(&usual, number);
+  }
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t pid = -1;
-  const int failed = ::posix_spawnp(&pid, argv[0].c_str(), &files, nullptr, c_words(argv).data(),
+  const int failed = ::posix_spawnp(&pid, argv[0].c_str(), &files, &attributes, c_words(argv).data(),
                                     environment.empty() ? environ : c_words(environment).data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   Ran ran;
   int status = 0;

@@ -102,12 +102,28 @@ TEST_CASE("groups travel with others unless that is turned off") {
 }
 
 TEST_CASE("the engine's thread gets its local rank's core, or the one that is named") {
-  CHECK(config_of(kRankEnvironment).value().engine.thread_core == std::nullopt);
-  CHECK(config_of(changed("HOROVOD_THREAD_AFFINITY", "4,5,6,7")).value().engine.thread_core == 5);
-  CHECK(config_of(changed("HOROVOD_THREAD_AFFINITY", "3")).value().engine.thread_core == 3);
-  const auto few = config_of(changed("HOROVOD_THREAD_AFFINITY", "1,2"));
+  const auto core_of = [](Config config) -> Result<std::optional<int>> {
+    HVD_TRY(choose_by_place(config));
+    return config.engine.thread_core;
+  };
+  CHECK(core_of(config_of(kRankEnvironment).value()).value() == std::nullopt);
+  CHECK(core_of(config_of(changed("HOROVOD_THREAD_AFFINITY", "4,5,6,7")).value()).value() == 5);
+  CHECK(core_of(config_of(changed("HOROVOD_THREAD_AFFINITY", "3")).value()).value() == 3);
+  const auto few = core_of(config_of(changed("HOROVOD_THREAD_AFFINITY", "1,2")).value());
   REQUIRE_FALSE(few.ok());
   CHECK(few.error().message().find("2 cores for the 4 ranks of a node") != std::string::npos);
+}
+
+TEST_CASE("a rank that mpirun has started learns its core and its GPU when the ranks have met") {
+  Config config = config_of({{"OMPI_COMM_WORLD_SIZE", "4"}, {"HOROVOD_THREAD_AFFINITY", "4,5,6,7"}}).value();
+  config.place = config.map;
+  config.place->local_rank = 2;
+  config.place->local_size = 4;
+  REQUIRE(choose_by_place(config).ok());
+  CHECK(config.engine.thread_core == 6);
+  CHECK(config.engine.devices.usual_device == 2);
+  config.place->local_size = 5;
+  CHECK_FALSE(choose_by_place(config).ok());
 }
 
 TEST_CASE("autotune has Horovod's defaults, and keeps what is set by hand") {

@@ -70,6 +70,32 @@ void check_close(const Vector& a, const Vector& b, double tolerance) {
 
 }  // namespace
 
+TEST_CASE("the vectors of a group count as their average") {
+  const std::vector<Vector> vectors = {noise(1, 50), noise(2, 50), noise(3, 50),
+                                       noise(4, 50), noise(5, 50), noise(6, 50)};
+  const std::vector<int> groups = {4, 4, 0, 7, 7, 7};
+  const auto average_of = [&](std::size_t begin, std::size_t end) {
+    Vector sum(50, 0.0);
+    for (std::size_t v = begin; v < end; ++v) {
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        sum[i] += vectors[v][i] / static_cast<double>(end - begin);
+      }
+    }
+    return sum;
+  };
+  std::vector<double> products(products_of(vectors.size()), 0.0);
+  add_products(addresses(vectors), 50, Dtype::kFloat64, products);
+  const auto combined = [&](std::span<const int> of) {
+    Vector out(50);
+    weighted_sum(addresses(vectors), adasum_weights(products, vectors.size(), of), 50, Dtype::kFloat64,
+                 reinterpret_cast<std::uint8_t*>(out.data()));
+    return out;
+  };
+  check_close(combined(groups), adasum_of({average_of(0, 2), average_of(2, 3), average_of(3, 6)}), 1e-12);
+  check_close(combined(std::vector<int>(6, 0)), average_of(0, 6), 1e-12);
+  check_close(combined({}), adasum_of(vectors), 0.0);
+}
+
 TEST_CASE("each pair of vectors has a place among the products, and no other pair has it") {
   for (const std::size_t n : {1U, 2U, 5U, 8U}) {
     std::vector<int> uses(products_of(n), 0);

@@ -85,4 +85,19 @@ TEST_CASE("a write that fails says why in errno") {
   CHECK(errno == ENOSPC);
 }
 
+TEST_CASE("a file is read whole, or its first line; one that cannot be read is an empty text") {
+  const std::string path = "fd_test." + std::to_string(::getpid());
+  const std::string text = "first\n" + std::string(100'000, 'x');
+  {
+    const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    REQUIRE(write_all(file.get(), text));
+  }
+  CHECK(text_of_file(path) == text);
+  CHECK(first_line_of_file(path) == "first");
+  ::unlink(path.c_str());
+  CHECK(text_of_file(path).empty());
+  CHECK(first_line_of_file(path).empty());
+  CHECK(text_of_file("/").empty());
+}
+
 }  // namespace hvd::fd_test

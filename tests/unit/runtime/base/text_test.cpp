@@ -81,6 +81,26 @@ TEST_CASE("a text becomes one shell word that means exactly it") {
   CHECK(quoted_word("{a}=1", "={}") == "{a}=1");
 }
 
+TEST_CASE("a formatted text is cut where it would be longer than 399 bytes") {
+  CHECK(formatted("%s has %d, or %.1f %%", "a", 3, 2.25) == "a has 3, or 2.2 %");
+  CHECK(formatted("%500s", "a") == std::string(399, ' '));
+}
+
+TEST_CASE("a list has a word only where it is one of its words") {
+  CHECK(has_word("cpu memory io", "memory"));
+  CHECK(has_word("cpu,memory", "memory", ','));
+  CHECK_FALSE(has_word("cpu memory_x io", "memory"));
+  CHECK_FALSE(has_word("cpu memory io", "memory io"));
+  CHECK_FALSE(has_word("", ""));
+}
+
+TEST_CASE("only the right secret is one") {
+  CHECK(is_same_secret("abc", "abc"));
+  for (const char* const wrong : {"", "ab", "abcd", "abd", "Abc"}) {
+    CHECK_FALSE(is_same_secret("abc", wrong));
+  }
+}
+
 TEST_CASE("bytes are two digits each") {
   const std::array<std::uint8_t, 3> bytes = {0x00, 0x9f, 0xa0};
   CHECK(hex(bytes) == "009fa0");

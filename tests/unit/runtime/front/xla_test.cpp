@@ -225,6 +225,7 @@ TEST_CASE("a last operand that only orders a program's calls is no part of the c
   REQUIRE(hvd_init(nullptr) == HVD_OK);
   TestFrame frame({{1.0F, 2.0F}, {7.0F}}, "ordered");
   frame.set("ordered", 1);
+  frame.set("device", 3);
   frame.outputs = {{0.0F, 0.0F}, {9.0F}};
   CHECK(frame.run() == "");
   CHECK(frame.outputs[0] == std::vector<float>{1.0F, 2.0F});
@@ -232,6 +233,7 @@ TEST_CASE("a last operand that only orders a program's calls is no part of the c
   Call call;
   CHECK_FALSE(read_call(frame.make(), call).has_value());
   CHECK(call.tensors.size() == 1);
+  CHECK(call.told_device == 3);
   CHECK(call.bytes == 8);
   TestFrame missing({{1.0F}}, "ordered");
   missing.set("ordered", 1);

@@ -177,6 +177,28 @@ TEST_CASE("a timer may cancel another one that is due in the same turn, and star
   CHECK(ran == "13");
 }
 
+TEST_CASE("the timers of a process that was stopped are put off, in their order, and can still be cancelled") {
+  test::StillClock clock;
+  const auto loop = EventLoop::create(clock).value();
+  std::string ran;
+  loop->after(milliseconds(20), [&] { ran += 'b'; });
+  loop->after(milliseconds(10), [&] { ran += 'a'; });
+  const TimerId cancelled = loop->after(milliseconds(15), [&] { ran += 'X'; });
+  clock.advance(milliseconds(5 + 1000));
+  loop->postpone(milliseconds(1000));
+  loop->after(milliseconds(12), [&] { ran += 'c'; });
+  loop->cancel(cancelled);
+  const auto turn = [&] { REQUIRE(loop->turn(Deadline(clock.now())).ok()); };
+  turn();
+  CHECK(ran.empty());
+  clock.advance(milliseconds(5));
+  turn();
+  CHECK(ran == "a");
+  clock.advance(milliseconds(10));
+  turn();
+  CHECK(ran == "acb");
+}
+
 TEST_CASE("the loop sleeps until the next timer and wakes for it") {
   const SteadyClock clock;
   const auto loop = EventLoop::create(clock).value();

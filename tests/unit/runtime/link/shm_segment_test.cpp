@@ -14,6 +14,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/io/socket.h"
+#include "tests/support/sanitizers.h"
 
 namespace hvd::shm_segment_test {
 namespace {
@@ -120,6 +121,21 @@ TEST_CASE("a limit of files' sizes that is too low for the memory is named") {
   REQUIRE_FALSE(made.ok());
   CHECK(made.error().code() == Code::kResource);
   CHECK(made.error().message().find("ulimit -f") != std::string::npos);
+}
+
+// A sanitizer has terabytes of addresses mapped, so it cannot live under such a limit.
+TEST_CASE("there is no arena where the addresses that a process may have are too few for it" *
+          doctest::skip(hvd::test::kHasAddressSanitizer || hvd::test::kHasThreadSanitizer)) {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  const rlimit low{std::size_t{100} << 30U, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_AS, &low) == 0);
+  const auto one = ShmSegment::create(1, 4096);
+  const auto two = ShmSegment::create(2, 4096);
+  CHECK(::setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(one.value()->arena_bytes() > 0);
+  CHECK(two.value()->arena_bytes() == 0);
+  CHECK(join_segment(*two.value(), 1)->arena_bytes() == 0);  // all ranks of the node have what the leader has
 }
 
 TEST_CASE("all parts lie on pages of this machine, whatever their size") {

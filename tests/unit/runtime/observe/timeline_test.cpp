@@ -1,7 +1,11 @@
 // runtime/observe: the timeline's ring, its file, and what neither may do.
 #include "runtime/observe/timeline.h"
 
+#include <fcntl.h>
+
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <thread>
@@ -315,6 +319,42 @@ TEST_CASE("a full disk ends the timeline with a word, and nothing else") {
   CHECK(timeline.start("/dev/full", false).error().code() == Code::kResource);
   CHECK(timeline.start("/no/such/folder/t", false).error().message().find("/no/such/folder/t") != std::string::npos);
   CHECK(failures == 0);
+}
+
+TEST_CASE("where nothing can be overwritten the file is only appended to, and whole at the end") {
+  test::ScratchDir folder;
+  const std::string path = folder.path() + "/t.json";
+  Timeline timeline({}, kNoFailure);
+  // What is written to such a descriptor comes at the end, whatever place is asked for.
+  const auto open_appending = [&path] {
+    return TimelineFile{Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)), path, true};
+  };
+  REQUIRE(timeline.start(open_appending, false).ok());
+  CHECK_FALSE(timeline.start(open_appending, false).ok());
+  const auto text_now = [&path] {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const Deadline patience = test::test_deadline();
+  std::string seen;
+  for (const std::string name : {"one", "two", "three"}) {
+    Timeline::Moment(timeline).asked({0, name}, OpKind::kAllreduce, 0);
+    while (text_now().find('"' + name + '"') == std::string::npos) {
+      REQUIRE_FALSE(patience.has_passed());
+      std::this_thread::yield();
+    }
+    CHECK(text_now().starts_with(seen));
+    seen = text_now();
+  }
+  timeline.stop();
+  CHECK(text_now().starts_with(seen));
+  std::vector<std::string> names;
+  for (const Json& event : read_json(path)) {
+    names.push_back(event["name"]);
+  }
+  CHECK(std::count(names.begin(), names.end(), "process_name") == 3);
+  CHECK(std::count(names.begin(), names.end(), "NEGOTIATE_ALLREDUCE") == 3);
+  CHECK(std::count(names.begin(), names.end(), "TIMELINE_END") == 1);
 }
 
 TEST_CASE("JSON text is UTF-8, whatever comes") {
