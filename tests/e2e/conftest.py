@@ -1,4 +1,4 @@
-"""Fixtures for all end-to-end tests: labs of hosts (tests/support/lab.py says how to use them)."""
+"""Fixtures for all end-to-end tests: labs of hosts (tests/support/lab.py says how to use them), and the job service."""
 
 import pathlib
 import sys
@@ -9,12 +9,20 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 from lab import Lab, lab2, lab3, lab4, lab_possible, make_lab  # noqa: E402, F401
+from service import Service  # noqa: E402
 
 
 @pytest.fixture
 def marker():
     """A variable that every process of the test's job inherits, so that what is left can be listed."""
     return f"HVD_TEST_MARKER={uuid.uuid4()}"
+
+
+@pytest.fixture
+def service(tmp_path, marker):
+    service = Service(tmp_path, marker)
+    yield service
+    assert service.end() == {}
 
 
 FAILED_BEFORE = pytest.StashKey[int]()

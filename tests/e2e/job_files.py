@@ -11,6 +11,8 @@ from patience import PATIENCE
 
 JOBS = ROOT / "configs/jobs"
 GOLDEN = ROOT / "tests/golden/jobs"
+# The Azure tutorial's own file where it is here.
+TUTORIAL = pathlib.Path(os.environ.get("HVD_BATCHAI_JOBS", ROOT.parent / "shared/data/batchai-jobs")) / "tutorial-cifar.json"
 ACCOUNT = ["--storage-account-name", "account"]
 NODES = "localhost,127.0.0.1,127.0.0.2,127.0.0.3"  # each a node of its own, and all this machine
 
@@ -31,6 +33,17 @@ while "TF_CONFIG" in env and len(os.listdir(os.environ["STUB_RECORDS"])) < int(e
 print("stdout of", name)
 print("stderr of", name, file=sys.stderr)
 """
+
+
+def make_share(folder, train):
+    """A file share with stubs of what the tutorial's job calls; `train` is its python."""
+    (folder / "myshare/cifar").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    for name, text in (("python", train), ("apt", "#!/bin/sh\necho apt \"$@\"\n"),
+                       ("pip", "#!/bin/sh\necho pip \"$@\"\necho note >&2\n")):
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    return folder
 
 
 class Place:

@@ -6,13 +6,14 @@ import re
 import signal
 import sqlite3
 import subprocess
-import time
 
-from hvdrun import HVDRUN, ROOT, hvdrun, processes_with, start, without_copies
-from patience import PATIENCE
+from hvdrun import HVDRUN, ROOT, hvdrun, processes_with, start, wait_until_gone, without_copies
+from patience import PATIENCE, wait_until
 
 # Nodes of their own that are all this machine.
 HOSTS = [f"127.0.0.{i}" for i in range(1, 5)]
+# For commands of a job: they go on when the test has made the file.
+GATE = "until [ -e gate ]; do sleep 0.05; done"
 
 
 class Service:
@@ -54,13 +55,7 @@ class Service:
     def state_of(self, job):
         return self.show(job, "executionState")
 
-    def wait_for(self, condition, message):
-        """`message`: a text, or what returns it in the end."""
-        deadline = time.monotonic() + PATIENCE
-        while not (value := condition()):
-            assert time.monotonic() < deadline, message() if callable(message) else message
-            time.sleep(0.02)
-        return value
+    wait_for = staticmethod(wait_until)
 
     def wait_for_state(self, job, *states):
         return self.wait_for(lambda: self.state_of(job) in states, lambda: f"{job} is {self.state_of(job)}, not {states}")
@@ -103,10 +98,7 @@ class Service:
                 os.kill(pid, signal.SIGTERM)
             except ProcessLookupError:
                 pass
-        deadline = time.monotonic() + PATIENCE
-        while (left := processes_with(self.marker)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return left
+        return wait_until_gone(self.marker)
 
 
 def run_shell(service, script):
@@ -115,4 +107,4 @@ def run_shell(service, script):
                             cwd=service.path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-__all__ = ["HOSTS", "ROOT", "Service", "run_shell"]
+__all__ = ["GATE", "HOSTS", "ROOT", "Service", "run_shell"]

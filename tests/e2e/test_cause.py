@@ -10,13 +10,13 @@ import pathlib
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 
 from causes import CODES, busy, run
 from hvdrun import HVDRUN, LIBHVD, PYTHON, ROOT, hvdrun, program, read_until, wait_until_gone
-from patience import PATIENCE
+from patience import PATIENCE, wait_until
+from stopped import state_of
 
 RUNS = int(os.environ.get("HVD_CAUSE_RUNS", "1"))
 GRACE = ["--grace", "30"]
@@ -101,22 +101,18 @@ def test_of_two_ranks_that_end_before_their_agent_looks_the_first_is_the_cause(t
     agent = None
     try:
         notes = [tmp_path / f"rank.{rank}" for rank in range(2)]
-        wait_for(lambda: all(note.exists() and note.read_text().endswith("\n") for note in notes))
+        wait_until(lambda: all(note.exists() and note.read_text().endswith("\n") for note in notes))
         (first, agent), (second, _) = [map(int, note.read_text().split()) for note in notes]
-        wait_for(lambda: watches(agent, {first, second}) and state_of(agent) == "S")
+        wait_until(lambda: watches(agent, {first, second}) and state_of(agent) == "S")
         os.kill(agent, signal.SIGSTOP)
         for rank, pid in ((1, second), (0, first)):
             (tmp_path / f"go.{rank}").touch()
-            wait_for(lambda: state_of(pid) == "Z")
+            wait_until(lambda: state_of(pid) == "Z")
     finally:
         if agent is not None:
             os.kill(agent, signal.SIGCONT)
         err = job.communicate(timeout=PATIENCE)[1]
     assert job.returncode == 4 and re.search(r"^hvdrun: rank (\d)", err, re.M)[1] == "1", err
-
-
-def state_of(pid):
-    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def watches(pid, others):
@@ -126,13 +122,6 @@ def watches(pid, others):
         with contextlib.suppress(OSError):  # it has closed this one meanwhile
             texts.append(info.read_text())
     return others <= {int(found) for text in texts for found in re.findall(r"^Pid:\s*(\d+)$", text, re.M)}
-
-
-def wait_for(is_true):
-    deadline = time.monotonic() + PATIENCE
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_events_tell_of_the_failure_at_once_and_when_the_rank_has_ended():

@@ -17,7 +17,8 @@ def document(kind):
 
 
 def flags_in_help():
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", hvdrun("--help-all").stdout)) | {"-H", "-x", "-i"}
+    of_submit = re.findall(r"^  (?:-\w,)?(--[a-z][a-z-]+)", hvdrun("submit", "--help-all").stdout, re.M)
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", hvdrun("--help-all").stdout)) | {*of_submit, "--cluster", "-H", "-x", "-i", "-c", "-n"}
 
 
 @pytest.mark.parametrize("kind", ["man", "bash", "zsh", "fish"])

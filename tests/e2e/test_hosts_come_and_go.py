@@ -9,24 +9,14 @@ import sys
 
 import pytest
 
-from hvdrun import HVDRUN, ROOT, read_until, replace_hosts
+from hvdrun import HVDRUN, read_until
 from lab import wait_until
+from offered_jobs import SCRIPT, OfferedJob
 from patience import PATIENCE
 
-SCRIPT = str(ROOT / "tests/support/offered_steps.py")
 
-
-class Offers:
-    """A file with hosts, and a job that reads it; `end()` lets the job end."""
-
-    def __init__(self, lab):
-        self.lab = lab
-        self.hosts = pathlib.Path(lab.shared) / "offers"
-        self.gate = pathlib.Path(lab.shared) / "gate"
-        self.gate.unlink(missing_ok=True)
-
-    def set(self, text):
-        replace_hosts(self.hosts, text.split())
+class Offers(OfferedJob):
+    """A file with hosts, and a job that reads it."""
 
     def train(self, *flags):
         self.job = self.lab.popen(HVDRUN, *flags, sys.executable, SCRIPT, "1", str(self.gate))
@@ -34,21 +24,6 @@ class Offers:
 
     def script(self, *flags):
         return self.train("--host-discovery-script", f"cat {self.hosts}", "--discovery-interval", "0.2", *flags)
-
-    def await_size(self, size):
-        """Until each rank of that size has said so; returns its lines."""
-        return "".join(read_until(self.job.stdout, f"size {size} rank", size))
-
-    def end(self):
-        self.gate.write_text("")
-        out, err = self.job.communicate(timeout=PATIENCE)
-        assert self.job.returncode == 0, err
-        ends = re.findall(r"ended at (\d+) as rank (\d+) of (\d+), longest pause (.*) s", out)
-        assert len({step for step, *_ in ends}) == 1, out
-        assert sorted(int(rank) for _, rank, *_ in ends) == list(range(int(ends[0][2])))
-        print(f"longest pauses: {sorted(float(pause) for *_, pause in ends)} s")
-        assert self.lab.wait_for_no_processes() == []
-        return err
 
 
 @pytest.fixture

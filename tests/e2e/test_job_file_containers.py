@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from hvdrun import hvdrun, start
 from job_files import JOBS, Place
-from patience import PATIENCE
+from patience import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -48,8 +47,22 @@ def test_a_container_engine_that_a_node_has_runs_preparation_and_ranks(place, na
     assert all(f"{place.path}/data/work:{place.path}/data/work" in c for c in started)
     assert not any("never-to-be-seen" in c for c in calls)
     if name != "apptainer":
+        hub = "docker.io/library/" if name == "podman" else ""  # podman takes no name without a registry
+        assert {c.split()[-1] for c in calls if c.startswith(f"{name} pull ")} == {f"{hub}python:3.11"}
+        assert sum(f" {hub}python:3.11 -c " in c for c in started) == 4 and sum(" hvdrun-job:" in c for c in started) == 4
         assert sum(" commit " in c for c in calls) == 4 and any(" rmi " in c for c in calls)
         assert all("-e API_TOKEN" in c and "--network host" in c for c in started)
+
+
+def test_an_image_that_the_node_has_by_its_short_name_is_that_image_under_podman(place):
+    log = place.path / "engine.log"
+    engine(place, "podman", log)
+    place.program("podman", (place.bin / "podman").read_text().replace("image) exit 1", "image) exit 0"))
+    file = place.write("command: 'true'\ncontainer: made/here\n")
+    done = hvdrun("-f", file, "-H", "localhost", "--container", "podman", env=place.env)
+    assert done.returncode == 0, done.stderr
+    calls = log.read_text().splitlines()
+    assert any(" made/here -c " in c for c in calls) and not any("docker.io" in c or " pull " in c for c in calls)
 
 
 def test_an_engine_that_is_asked_for_and_not_there_is_told(place):
@@ -147,10 +160,8 @@ def contained(place):
     with Engine(place) as engine:
         job = start("-f", file, "-H", "localhost", "--container", "podman", "--grace", 60, env=place.env)
         try:
-            deadline = time.monotonic() + PATIENCE
-            while not there.exists():
-                assert job.poll() is None and time.monotonic() < deadline, job.kill() or job.communicate(timeout=PATIENCE)
-                time.sleep(0.02)
+            wait_until(lambda: there.exists() or job.poll() is not None, "the container has not started")
+            assert job.poll() is None, job.communicate(timeout=PATIENCE)
             yield job, said, *next(iter(engine.containers.items()))
         finally:
             job.kill()
@@ -168,8 +179,5 @@ def test_a_container_ends_when_its_client_is_killed(contained):
     job, said, client, container = contained
     os.kill(int(client), signal.SIGKILL)
     assert job.wait(PATIENCE) == 137
-    deadline = time.monotonic() + PATIENCE
-    while container.poll() is None:
-        assert time.monotonic() < deadline, "the container runs on"
-        time.sleep(0.05)
+    wait_until(lambda: container.poll() is not None, "the container runs on")
     assert said.read_text() == "TERM"

@@ -31,6 +31,7 @@ def place(tmp_path):
     ('{"command": "x", "env": {"A B": "1"}}', "1:26", "cannot be the name of a variable"),
     ('{"command": "x", "env": {"A=$(touch x)": "1"}}', "1:26", "cannot be the name of a variable"),
     ('{"command": "x", "output": "/logs/../../etc"}', "1:28", "cannot be a directory to write to"),
+    ('{"command": "x", "output": "~/logs"}', "1:28", "write the absolute path"),
     ('{"command": "x", "output": "$NOWHERE/logs"}', "1:28", "nothing here says what $NOWHERE is"),
     ('{"command": "x\\u0000y"}', "1:13", "NUL"),
     ('{"command": "x", "container": "-v /:/host image"}', "1:31", "cannot be the name of an image"),
@@ -112,6 +113,17 @@ def test_the_json_schema_agrees_with_the_reader(place):
         read = hvdrun("plan", "-f", place.write(json.dumps(job), "job.json"))
         assert (read.returncode == 0) == is_good, read.stderr
         assert jsonschema.Draft7Validator(schema).is_valid(job) == is_good, job
+
+
+def test_the_storage_account_is_known_to_a_job_for_slurm_too(place):
+    file = place.write(json.dumps({"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/l", "customMpiSettings": {
+        "commandLine": "train --from <AZURE_BATCHAI_STORAGE_ACCOUNT>"}}}), "job.json")  # fmt: skip
+    plan = ("plan", "--engine", "slurm", "-f", file)
+    given = hvdrun(*plan, *ACCOUNT)
+    assert given.returncode == 0 and " --storage-account-name account" in given.stdout.replace("=", " "), given.stderr
+    variable = hvdrun(*plan, env={**os.environ, "AZURE_BATCHAI_STORAGE_ACCOUNT": "account"})
+    assert variable.returncode == 0, variable.stderr
+    assert "<AZURE_BATCHAI_STORAGE_ACCOUNT> stands here" in hvdrun(*plan).stderr
 
 
 BATCHAI = pathlib.Path(os.environ.get("HVD_BATCHAI_JOBS", ROOT.parent / "shared/data/batchai-jobs"))

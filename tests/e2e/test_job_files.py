@@ -116,6 +116,11 @@ def test_mounts_may_stand_in_the_configuration_file(place):
     done = place.run(JOBS / "cntk.json", "--config-file", config, mounts=False)
     assert done.returncode == 0, done.stderr
     assert "mounts nothing of that name" not in done.stderr
+    naming = place.write('{"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/work", '
+                         '"customToolkitSettings": {"commandLine": "touch $AZ_BATCHAI_JOB_MOUNT_ROOT/data/made"}}}',
+                         "naming.json")
+    done = place.run(naming, "--config-file", config, hosts="localhost", mounts=False)
+    assert done.returncode == 0 and (place.path / "data/data/made").exists(), done.stderr
     bad = place.run(JOBS / "cntk.json", "--config-file", place.write("mounts:\n  work: here\n", "bad.yaml"), mounts=False)
     assert bad.returncode == 240 and "bad.yaml:2:9: mounts.work: expected the absolute path" in bad.stderr
 
@@ -151,6 +156,20 @@ def test_output_goes_among_hvdruns_own_files_where_this_machine_lacks_the_mount(
     assert done.returncode == 0, done.stderr
     assert place.kept()["stdout.txt"] == "kept\n"
     assert ".local/state/hvdrun/jobs/job/" in done.stderr
+
+
+def test_a_relative_output_is_in_the_folder_of_the_start_or_among_hvdruns_own_files_for_batch_ais_form(place):
+    file = place.write("command: echo kept\noutput: data/logs\n")
+    done = hvdrun(*place.arguments(file, hosts="localhost"), env=place.env, cwd=place.path)
+    assert done.returncode == 0 and f"is kept in {place.path}/data/logs/" in done.stderr, done.stderr
+    assert place.kept()["stdout.txt"] == "kept\n"
+    command = f"touch $AZ_BATCHAI_OUTPUT_M/m && ls models{'/*' * 9}/outputs"
+    job = {"nodeCount": 1, "stdOutErrPathPrefix": "logs", "outputDirectories": [{"id": "M", "pathPrefix": "models"}],
+           "customToolkitSettings": {"commandLine": command}}  # fmt: skip
+    file = place.write(json.dumps({"properties": job}), "job.json")
+    done = hvdrun(*place.arguments(file, "--no-tags", hosts="localhost"), env=place.env, cwd=place.path)
+    assert (done.returncode, done.stdout) == (0, "m\n"), done.stderr
+    assert f"is kept in {place.path}/home/.local/state/hvdrun/jobs/job/" in done.stderr and not (place.path / "logs").exists()
 
 
 def test_the_bashrc_that_preparation_wrote_is_read_by_the_ranks(place):
@@ -373,6 +392,31 @@ def test_a_program_that_is_told_to_stop_has_its_time_for_that_whatever_stands_ar
     job.send_signal(signal.SIGTERM)
     out = job.communicate(timeout=PATIENCE)[0]
     assert "cleaned up" in out and "never" not in out
+
+
+# It starts the agent of a job of one node as Slurm's does, and takes its time to end.
+SLOW_SRUN = """#!/bin/sh
+while [ "${1#--}" != "$1" ]; do shift; done
+SLURMD_NODENAME=n1 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 "$@"
+code=$?
+touch "$0.ends"
+sleep 6
+exit $code
+"""
+
+
+def test_a_signal_that_comes_while_the_preparation_s_step_of_slurm_ends_is_the_job_s_end(place):
+    place.program("srun", SLOW_SRUN)
+    file = place.write(f"prepare: 'true'\ncommand: touch {place.path}/started\n")
+    job = start("-f", file, "--engine", "slurm",
+                env={**place.env, "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1"})
+    wait_until(lambda: (place.bin / "srun.ends").exists(), "no step of the preparation ends")
+    time.sleep(1)  # sleeps: until hvdrun waits for srun alone
+    job.send_signal(signal.SIGTERM)
+    err = job.communicate(timeout=PATIENCE)[1]
+    assert job.returncode == 143, err
+    assert "hvdrun got SIGTERM before the ranks were started" in err
+    assert not (place.path / "started").exists()
 
 
 def test_a_script_that_is_not_there_is_told_before_the_preparation(place):

@@ -6,49 +6,34 @@ import sys
 
 import pytest
 
-from hvdrun import HVDRUN, ROOT, hvdrun, read_until, replace_hosts
-from patience import PATIENCE
-
-SCRIPT = str(ROOT / "tests/support/offered_steps.py")
+from hvdrun import HVDRUN, hvdrun, read_until
+from offered_jobs import SCRIPT, OfferedJob
 
 
-class Job:
+class Job(OfferedJob):
     """A job file's job with a file of hosts, which its discovery script prints."""
 
     def __init__(self, lab):
-        self.lab = lab
-        self.hosts = pathlib.Path(lab.shared) / "offers"
-        self.gate = pathlib.Path(lab.shared) / "gate"
-        self.gate.unlink(missing_ok=True)
+        super().__init__(lab)
         self.mount = pathlib.Path(lab.shared) / "data"
         self.mount.mkdir(exist_ok=True)
-
-    def set(self, text):
-        replace_hosts(self.hosts, text.split())
 
     def start(self, text, *flags):
         file = pathlib.Path(self.lab.shared) / "elastic.yaml"
         file.write_text(f"{text}\npython: {sys.executable}\nscript: {SCRIPT}\nargs: ['1', {self.gate}]\n")
-        self.process = self.lab.popen(HVDRUN, "-f", file, *flags)
+        self.job = self.lab.popen(HVDRUN, "-f", file, *flags)
 
     def script(self, text, *flags):
         self.start(text, "--host-discovery-script", f"cat {self.hosts}", "--discovery-interval", "0.2", *flags)
-
-    def await_size(self, size):
-        return "".join(read_until(self.process.stdout, f"size {size} rank", size))
 
     def folders(self):
         return sorted(f"node{node}" for node in range(1, self.lab.nodes + 1)
                       if list(self.lab.path(f"node{node}", "/tmp").glob("hvdrun-job-*")))
 
     def end(self):
-        self.gate.write_text("")
-        out, err = self.process.communicate(timeout=PATIENCE)
-        assert self.process.returncode == 0, err
-        assert re.search(r"ended at \d+ as rank 0", out), out
-        assert self.lab.wait_for_no_processes() == []
+        err = super().end()
         assert self.folders() == []
-        return out, err
+        return err
 
 
 @pytest.fixture
@@ -72,7 +57,7 @@ def test_a_host_that_joins_is_prepared_once_before_its_ranks_and_cleaned_up(job)
     assert job.folders() == ["node1", "node2", "node3"]
     job.set("node2 node3")
     job.await_size(4)
-    _, err = job.end()
+    err = job.end()
     assert "node3 joins, with ranks 4-5" in err
     assert "cleaning up" not in err
 
@@ -82,7 +67,7 @@ def test_a_host_whose_preparation_fails_is_left_alone_and_the_others_go_on(job):
     job.script("minNodes: 1\nnodeCount: 2\nmaxNodes: 3\nprepare: '[ $AZ_BATCH_NODE_ID != node3 ] || exit 7'\n")
     job.await_size(2)
     job.set("node1 node2 node3")
-    told = "".join(read_until(job.process.stderr, "node3 has failed, and gets no new ranks", 1))
+    told = "".join(read_until(job.job.stderr, "node3 has failed, and gets no new ranks", 1))
     assert "setting up node3, which was to join the job, failed" in told
     assert re.search(r"rank 2 on node3 .* exited with code 7; the others go on without it", told), told
     job.end()

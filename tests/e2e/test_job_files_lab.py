@@ -2,17 +2,15 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
 
 import pytest
 from hvdrun import HVDRUN, ROOT, read_until
+from job_files import TUTORIAL, make_share
 from lab import wait_until
 from patience import PATIENCE
 
-# The tutorial's own file where it is here, else ours of the same shape.
-TUTORIAL = pathlib.Path(os.environ.get("HVD_BATCHAI_JOBS", ROOT.parent / "shared/data/batchai-jobs")) / "tutorial-cifar.json"
 HOSTS = "node1,node2,node3,node4"
 
 # Keras-free, with the command line of the tutorial's script.
@@ -28,14 +26,8 @@ exit 0
 @pytest.fixture
 def share(lab4):
     """A file share that all nodes see, and stubs of what the tutorial's job calls."""
-    folder = lab4.shared / f"share-{len(list(lab4.shared.iterdir()))}"
-    (folder / "myshare/cifar").mkdir(parents=True)
+    folder = make_share(lab4.shared / f"share-{len(list(lab4.shared.iterdir()))}", TRAIN)
     (folder / "work").mkdir()
-    (folder / "bin").mkdir()
-    for name, text in (("python", TRAIN), ("apt", "#!/bin/sh\necho apt \"$@\"\n"),
-                       ("pip", "#!/bin/sh\necho pip \"$@\"\necho note >&2\n")):
-        (folder / "bin" / name).write_text(text)
-        (folder / "bin" / name).chmod(0o755)
     return folder
 
 

@@ -8,21 +8,18 @@ import sys
 
 import pytest
 
-from hvdrun import HVDRUN, ROOT, read_until
+from hvdrun import HVDRUN, read_until
 from lab import wait_until
+from offered_jobs import SCRIPT, OfferedJob
 from patience import PATIENCE
 
-SCRIPT = str(ROOT / "tests/support/offered_steps.py")
 
-
-class Joinable:
-    """A job of two ranks on the launcher's own host, and who joins it; `end()` lets it end."""
+class Joinable(OfferedJob):
+    """A job of two ranks on the launcher's own host, and who joins it."""
 
     def __init__(self, lab):
-        self.lab = lab
+        super().__init__(lab)
         self.file = pathlib.Path(lab.shared) / "join"
-        self.gate = pathlib.Path(lab.shared) / "gate"
-        self.gate.unlink(missing_ok=True)
 
     def train(self, *flags, hosts="node1:2"):
         self.job = self.lab.popen(HVDRUN, "--join-file", str(self.file), "-H", hosts, "--heartbeat", "1", *flags,
@@ -37,16 +34,8 @@ class Joinable:
         assert len(done.stderr.splitlines()) == 1, done.stderr
         return done.returncode, done.stderr
 
-    def await_size(self, size):
-        return "".join(read_until(self.job.stdout, f"size {size} rank", size))
-
     def end(self):
-        self.gate.write_text("")
-        out, err = self.job.communicate(timeout=PATIENCE)
-        assert self.job.returncode == 0, err
-        ends = re.findall(r"ended at (\d+) as rank (\d+) of (\d+)", out)
-        assert len({step for step, *_ in ends}) == 1, out
-        assert sorted(int(rank) for _, rank, _ in ends) == list(range(int(ends[0][2])))
+        err = super().end()
         self.clean()
         return err
 
@@ -85,6 +74,15 @@ def test_a_machine_joins_and_leaves_in_order_and_another_stays_to_the_end(joinab
     assert "released: rank 2 on node2, rank 3 on node2" in err
     code, err = code_and_words(second)
     assert code == 0 and ("has ended" in err or "have ended in order" in err), err
+
+
+def test_machines_join_a_job_that_began_on_the_launchers_own_machine(joinable):
+    joinable.train("-np", "2", hosts="launcher:2")
+    joinable.await_size(2)
+    joiner = joinable.join("node2")
+    joinable.await_size(3)
+    joinable.end()
+    assert code_and_words(joiner)[0] == 0
 
 
 def test_two_that_join_at_once_and_two_agents_of_one_machine(joinable):

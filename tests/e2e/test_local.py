@@ -31,6 +31,32 @@ def test_the_rank_environment_is_the_union_that_frameworks_read():
     assert not any("SECRET" in name for name in env)
 
 
+MASTER_PORT_OF_A_RANK = """
+import os, socket
+port = int(os.environ["MASTER_PORT"])
+try:
+    socket.socket().bind(("", port))
+    print("somebody else can take it")
+except OSError:
+    pass
+for family, address in (socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"):
+    server = socket.socket(family)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind((address, port))
+    server.listen()
+    socket.create_connection(("127.0.0.1", port)).close()
+    server.accept()[0].close()
+    server.close()
+print("served")
+"""
+
+
+def test_the_master_port_stays_the_ranks_own_until_one_listens_there():
+    # torch listens there seconds after the start; meanwhile a connection of any program could be given the port
+    done = hvdrun("-q", "--no-tags", "-np", 1, *PYTHON, "-c", MASTER_PORT_OF_A_RANK)
+    assert (done.stdout, done.returncode) == ("served\n", 0)
+
+
 def test_ranks_inherit_no_descriptors():
     done = hvdrun("-q", "--no-tags", "-np", 1, "sh", "-c", "ls /proc/self/fd")
     # 0, 1, 2 and the one with which ls reads the directory
@@ -224,6 +250,53 @@ def test_ranks_that_ignore_sigterm_are_killed_after_the_grace_time(marker):
     stubborn = "import os, signal, time; signal.signal(15, signal.SIG_IGN); os.environ['HVD_RANK'] == '0' and os._exit(5); time.sleep(1000)"
     done = hvdrun("-np", 3, "--grace", 0.5, *PYTHON, "-c", stubborn, env=env_with(marker))
     assert done.returncode == 5
+    assert wait_until_gone(marker) == {}
+
+
+# The program behind a script, which the signal ends at once. A second signal would keep the program from saving what it has.
+SAVES = """
+import signal, sys, time
+def save(*_):
+    for signo in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signo, signal.SIG_DFL)
+    time.sleep(4)
+    print("saved", flush=True)
+    sys.exit()
+for signo in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(signo, save)
+print("up", file=sys.stderr, flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("holds_pipe", [True, False])
+def test_a_program_behind_a_script_has_the_time_of_grace(signo, holds_pipe, marker, tmp_path):
+    (tmp_path / "saves.py").write_text(SAVES)
+    to = "" if holds_pipe else f">{tmp_path}/$HVD_RANK 2>{tmp_path}/err.$HVD_RANK"
+    job = start("-np", 2, "--grace", PATIENCE, "sh", "-c", f"{PYTHON[0]} -S {tmp_path}/saves.py {to}; echo never", env=env_with(marker))
+    if holds_pipe:
+        read_until(job.stderr, "up", 2)
+    else:
+        wait_until(lambda: all("up" in file.read_text() for file in tmp_path.glob("err.*")) and len(list(tmp_path.glob("err.*"))) == 2,
+                   "the programs do not run")
+    job.send_signal(signo)
+    out, err = job.communicate(timeout=PATIENCE)
+    out += "".join((tmp_path / name).read_text() for name in ("0", "1") if not holds_pipe)
+    assert job.returncode == 128 + signo
+    assert out.count("saved") == 2 and "never" not in out, err
+    assert wait_until_gone(marker) == {}
+
+
+def test_a_second_signal_kills_at_once_also_what_a_script_has_left(marker):
+    stubborn = "import signal, time; [signal.signal(s, lambda *_: print('heard', flush=True)) for s in (2, 15)]; print('up', flush=True)\nwhile True: time.sleep(1)"
+    job = start("-np", 2, "--grace", 1000, "sh", "-c", f'{PYTHON[0]} -S -c "{stubborn}"; echo never', env=env_with(marker))
+    read_until(job.stdout, "up", 2)
+    job.send_signal(signal.SIGTERM)
+    read_until(job.stdout, "heard", 2)
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=PATIENCE)
+    assert job.returncode == 143
     assert wait_until_gone(marker) == {}
 
 

@@ -41,6 +41,22 @@ def test_a_page_can_be_read_to_its_end(path):
     for number, line in enumerate(lines, 1):
         inside ^= line.startswith("```")
         assert inside or line.startswith("|") or len(line) <= 100, f"{path}:{number} is {len(line)} columns wide"
+        if not inside and line.startswith("|") and not lines[number - 2].startswith("|"):
+            assert lines[number].startswith("|---") or lines[number].startswith("|:"), f"{path}:{number} is no head of a table"
+
+
+def test_the_first_elastic_script_gives_each_epoch_its_samples():
+    script = re.search(r"```python\n(.*?)```", PAGES["elastic"].read_text(), re.S)[1]
+    lines = [line.strip() for line in script.splitlines()]
+    assert lines.index("sampler.record_batch(number, batch_size)") < lines.index("state.commit()") < lines.index("sampler.set_epoch(state.epoch + 1)")
+
+
+def test_every_default_that_a_cluster_may_have_is_on_its_page():
+    fields = re.search(r"kDefaultFields = \{(.*?)\};", (ROOT / "launcher/service/cluster.cpp").read_text(), re.S)[1]
+    names = re.findall(r'Field\{"(\w+)"', fields)
+    assert "sshPort" in names and len(names) == 8
+    for text in (PAGES["clusters"], ROOT / "configs/cluster.yaml"):
+        assert [name for name in names if name not in text.read_text()] == []
 
 
 def test_links_between_pages_lead_somewhere():

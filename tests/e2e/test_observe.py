@@ -31,7 +31,7 @@ def test_a_stall_ends_the_job_where_that_is_asked_for():
 
 def test_a_rank_on_another_host_that_is_stopped_is_named_and_top_shows_who_waits(lab2):
     job = lab2.popen("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "-q", "-x", "HOROVOD_STALL_CHECK_TIME_SECONDS=0.5", "-np", "2",
-                     "-H", "node1,node2", *PYTHON, program("stops.py"), lab2.shared / "is_stopped")
+                     "-H", "node1,node2", *PYTHON, program("waits.py"), lab2.shared / "is_stopped", "stopped")
     read_until(job.stderr, r"stalled: ALLREDUCE 'layer4.weight' waits for rank 1 since ", 2)
 
     def shown():
@@ -39,7 +39,7 @@ def test_a_rank_on_another_host_that_is_stopped_is_named_and_top_shows_who_waits
         return done.returncode == 0 and json.loads(done.stdout)["ranks"][0].get("libhvd", {}).get("operation") == "allreduce"
 
     wait_until(shown, "hvdrun top never saw that rank 0 waits")
-    os.kill(next(each.pid for each in lab2.ps("node2") if re.search(r"python\S* .*stops\.py", each.args)), signal.SIGCONT)
+    os.kill(next(each.pid for each in lab2.ps("node2") if re.search(r"python\S* .*waits\.py", each.args)), signal.SIGCONT)
     out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0, err
 
@@ -47,7 +47,7 @@ def test_a_rank_on_another_host_that_is_stopped_is_named_and_top_shows_who_waits
 def test_a_stopped_rank_on_another_host_ends_the_job_where_that_is_asked_for(lab2):
     done = lab2.run("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "-x", "HOROVOD_STALL_CHECK_TIME_SECONDS=1", "-x",
                     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=10", "--grace", "1", "-np", "2", "-H", "node1,node2", *PYTHON,
-                    program("stops.py"), lab2.shared / "is_stopped_for_good")
+                    program("waits.py"), lab2.shared / "is_stopped_for_good", "stopped")
     assert done.returncode == 1
     assert "ALLREDUCE 'layer4.weight' waits for rank 1" in done.stderr and "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in done.stderr
     assert lab2.wait_for_no_processes() == []

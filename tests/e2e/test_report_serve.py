@@ -13,17 +13,7 @@ import pytest
 
 from hvdrun import HVDRUN, hvdrun, processes_with
 from patience import PATIENCE
-from service import HOSTS, Service
-
-GATE = "until [ -e gate ]; do sleep 0.05; done"
-
-
-@pytest.fixture
-def service(tmp_path, marker):
-    service = Service(tmp_path, marker)
-    yield service
-    assert service.end() == {}
-
+from service import GATE, HOSTS
 
 class Browser:
     """A browser's requests to `hvdrun report --serve`."""

@@ -15,7 +15,7 @@ import pytest
 
 from hvdrun import (HVDRUN, LIBHVD, check_paced, end_pacing, env_with, hvdrun, kill, processes_with, program, read_until,
                     read_until_each, start, wait_until_gone)
-from patience import PATIENCE
+from patience import PATIENCE, left_of
 from ways import EXECUTES
 
 PYTHON = [sys.executable, "-S"]
@@ -148,13 +148,7 @@ def go_to(marker, host):
 
 def left(marker):
     """What is left of a job: all with the marker, but for the nodes themselves. One that was not let go stays for long."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        found = {pid: args for pid, args in processes_with(marker).items() if "far_node.py serve" not in args}
-        if not found:
-            return {}
-        time.sleep(0.05)
-    return found
+    return left_of(lambda: {pid: args for pid, args in processes_with(marker).items() if "far_node.py serve" not in args})
 
 
 def paced(far, marker):

@@ -11,17 +11,7 @@ import pytest
 
 from hvdrun import HVDRUN, old_kernel, wait_until_gone
 from patience import PATIENCE
-from service import HOSTS, ROOT, Service, run_shell
-
-
-@pytest.fixture
-def service(tmp_path, marker):
-    service = Service(tmp_path, marker)
-    yield service
-    assert service.end() == {}
-
-
-GATE = "until [ -e gate ]; do sleep 0.05; done"
+from service import GATE, HOSTS, ROOT, run_shell
 
 
 def test_a_job_is_submitted_waits_runs_and_is_remembered(service):
@@ -108,6 +98,19 @@ def test_lines_of_az_batchai_do_what_they_did(service):
     told = service(*az, "job", "delete", "-n", "first", "-y", *place)
     assert told.returncode == 0 and "az batchai job delete is hvdrun rm first" in told.stderr
     assert service.ok(*az, "job", "list", "-o", "json") == "[]\n"
+    # In the first release -r was the cluster, and -c the file.
+    older = ("-n", "older", *place[:2])
+    service.ok(*az, "job", "create", "-r", "lab", "-c", file, "--cluster-resource-group", "batchai.group", *older)
+    assert service(*az, "job", "wait", *older).returncode == 0
+    told = service(*az, "job", "delete", "-y", "--no-wait", *older)
+    assert told.returncode == 0 and "az batchai job delete is hvdrun rm older\n" in told.stderr
+    for option, instead in (("--storage-account-key", "AZURE_BATCHAI_STORAGE_KEY=..."), ("--afs-name", "--mount NAME=DIR"),
+                            ("--bfs-name", "--mount NAME=DIR"), ("--nfs", "--mount NAME=DIR")):
+        for words in ([option, "value-of-it"], [f"{option}=value-of-it"]):
+            told = service(*az, "job", "create", "-c", "lab", "-n", "never", "-f", file, *words, *place)
+            assert told.returncode == 240 and f"az batchai job create {option}: " in told.stderr and instead in told.stderr
+            assert "value-of-it" not in told.stdout + told.stderr
+    assert service.ok(*az, "job", "list", "-o", "json") == "[]\n"
 
 
 def test_submit_tells_a_person_how_to_follow_the_job_and_a_program_its_record(service):
@@ -147,6 +150,16 @@ def test_the_exit_status_of_wait_is_the_jobs_and_its_record_says_why(service):
     service.submit("command: 'true'\nmounts: {data: /nowhere/at/all}\n", "--name", "unmounted")
     assert service("wait", "unmounted").returncode == 242
     assert service.show("unmounted", "executionInfo.errors.0.code") == "JobSetUpFailed"
+
+
+def test_a_program_s_own_exit_code_is_not_taken_for_one_of_hvdrun_s(service):
+    service.cluster()
+    for text, code, why in (("command: exit 245", 245, "JobFailed"), ("prepare: exit 241\ncommand: 'true'", 241, "JobPreparationFailed"),
+                            ("command: exit 124\ntimeout: 1000", 124, "JobFailed"), ("command: exit 244", 244, "JobFailed")):
+        job = service.submit(text + "\n")
+        assert service("wait", job["name"]).returncode == code
+        info = service.show(job["name"])["executionInfo"]
+        assert (info["exitCode"], info["errors"][0]["code"]) == (code, why), text
 
 
 def test_a_job_that_waits_says_for_what_and_wait_names_the_first_failure(service):
@@ -304,6 +317,34 @@ def test_attach_shows_both_streams_and_ends_with_the_jobs_status(service):
     assert "err\n" in done.stderr and "exited with code 4" in done.stderr
 
 
+# Rank 0 fails when all have printed.
+SPEAKING = """import os, pathlib, sys, time
+rank, here = int(os.environ["HVD_RANK"]), pathlib.Path(__file__).parent
+print("out of", rank, flush=True)
+print("why", file=sys.stderr, flush=True)
+(here / f"printed.{rank}").touch()
+while rank or len(list(here.glob("printed.*"))) < int(os.environ["HVD_SIZE"]):
+    time.sleep(0.05)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("settings, tail, size", [("pyTorchSettings", "-0", 2), ("tensorFlowSettings", "-wk-0", 3)])
+def test_a_job_whose_processes_have_files_of_their_own_is_followed_like_any_other(service, settings, tail, size):
+    service.cluster(hosts=HOSTS[:2])
+    script = service.path / "train.py"
+    script.write_text(SPEAKING)
+    service.submit({"properties": {"nodeCount": 2, "stdOutErrPathPrefix": str(service.path / "out"), settings: {
+        "pythonScriptFilePath": str(script), "pythonInterpreterPath": sys.executable}}}, "--name", "own", name="job.json")
+    attached = service.start("attach", "own")
+    assert service.ok("logs", "-f", "own") == "out of 0\n"
+    out, err = attached.communicate(timeout=PATIENCE)
+    assert attached.returncode == 3, err
+    assert sorted(out.splitlines()) == [f"out of {rank}" for rank in range(size)]
+    assert len(re.findall("^why$", err, re.M)) == size, err
+    assert service("logs", "own").stderr == f"hvdrun: job own has failed; its standard error: hvdrun logs own --file stderr{tail}.txt\n"
+
+
 def test_a_job_has_a_page_while_it_runs_and_afterwards(service, tmp_path):
     service.cluster(hosts=HOSTS[:1])
     service.submit(f"command: {GATE}; echo lost >&2; exit 9\n", "--name", "paged")
@@ -337,6 +378,33 @@ def test_exec_runs_a_command_on_a_node_of_the_job(service):
     assert service("exec", "inspected", "--node", HOSTS[3], "true").returncode == 240
     (service.path / "gate").touch()
     assert service("wait", "inspected").returncode == 0
+
+
+def test_exec_reaches_a_node_by_the_relative_paths_of_the_submission(service):
+    (service.path / "reach.sh").write_text("shift\nexec \"$@\"\n")
+    service.cluster(hosts=["far"])
+    service.submit(f"command: {GATE}\n", "--name", "reached", "--rsh", "sh reach.sh")
+    service.wait_for_state("reached", "running")
+    assert service.ok("exec", "reached", "--", "pwd", cwd="/") == "/\n"
+    (service.path / "gate").touch()
+    assert service("wait", "reached").returncode == 0
+
+
+def test_exec_reads_the_ssh_configuration_of_the_submission(service):
+    service.cluster(hosts=["far"])
+    (service.path / "conf").write_text(f"Host far\n ProxyCommand sh -c 'touch {service.path}/called.$$; cat >/dev/null; exit 1'\n")  # no answer, while ssh lives
+    service.submit("command: 'true'\n", "--name", "slow", "--ssh-config", "conf", "--start-timeout", 2 * PATIENCE)
+
+    def calls():
+        return len(list(service.path.glob("called.*")))
+
+    service.wait_for(lambda: calls() == 1, "the job calls its node")
+    with service.start("exec", "slow", "true", cwd="/") as calling:
+        service.wait_for(lambda: calls() == 2 or calling.poll() is not None, "exec does nothing")
+        calling.terminate()
+        _, err = calling.communicate(timeout=PATIENCE)
+    assert calls() == 2, err
+    service.ok("stop", "slow")
 
 
 def test_names_are_unique_and_numbers_name_jobs_too(service):
@@ -419,8 +487,23 @@ def test_files_of_an_output_directory_are_shown_by_its_id(service):
     assert re.search(r"^a +directory +\d{4}-", service.ok("files", "modelled", "-d", "MODEL"), re.M)
     assert re.search(r"^m\.h5 +file +8  ", service.ok("files", "modelled", "-d", "MODEL", "-p", "a"), re.M)
     assert service.ok("logs", "modelled", "-d", "MODEL", "--file", "a/m.h5") == "weights\n"
+    assert service.ok("az", "batchai", "job", "file", "stream", "-j", "modelled", "-d", "MODEL", "-p", "a", "-f", "m.h5") == "weights\n"
+    assert service("logs", "modelled", "-d", "MODEL", "-p", "../a", "--file", "m.h5").returncode == 240
     assert service("files", "modelled", "-d", "LOCAL").returncode == 240
     assert service("files", "modelled", "-p", "../..").returncode == 240
+
+
+def test_the_files_of_a_job_whose_file_s_name_is_a_number_are_found(service):
+    service.cluster(hosts=HOSTS[:1])
+    (service.path / "models").mkdir()
+    job = service.submit({"properties": {
+        "nodeCount": 1, "stdOutErrPathPrefix": str(service.path / "out"),
+        "outputDirectories": [{"id": "MODEL", "pathPrefix": str(service.path / "models")}],
+        "customToolkitSettings": {"commandLine": "echo weights > $AZ_BATCHAI_OUTPUT_MODEL/m.h5"}}}, name="5.json")  # fmt: skip
+    assert job["name"] == "job-5" and "/jobs/job-5/" in job["jobOutputDirectoryPathSegment"]
+    assert service("wait", "job-5").returncode == 0
+    assert "m.h5" in service.ok("files", "job-5", "-d", "MODEL")
+    assert service.ok("logs", "job-5", "-d", "MODEL", "--file", "m.h5") == "weights\n"
 
 
 def test_a_host_is_in_one_cluster_and_a_cluster_is_removed_when_its_jobs_have_ended(service):
@@ -450,7 +533,10 @@ def test_what_the_cluster_says_is_what_its_jobs_have_unless_they_say_otherwise(s
     service.submit(text, "--name", "clusters", name="job.json")
     service.submit(text, "--name", "own", "-x", "SIZE=small", "--mount", f"data={service.path}/own", name="job.json")
     assert service("wait", "clusters").returncode == 0 and service("wait", "own").returncode == 0
-    assert service.ok("logs", "clusters") == "red big share\n"
+    del text["properties"]["mountVolumes"]  # a file may only name what was mounted by its command line
+    service.submit(text, "--name", "naming", name="job.json")
+    assert service("wait", "naming").returncode == 0
+    assert service.ok("logs", "clusters") == service.ok("logs", "naming") == "red big share\n"
     assert service.ok("logs", "own") == "red small own\n"
 
 

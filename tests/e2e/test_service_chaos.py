@@ -8,20 +8,11 @@ import re
 import signal
 import time
 
-import pytest
-
 from hvdrun import processes_with
 from patience import PATIENCE
-from service import HOSTS, Service, run_shell
+from service import HOSTS, run_shell
 
 SHELLS, EACH = 5, 10
-
-
-@pytest.fixture
-def service(tmp_path, marker):
-    service = Service(tmp_path, marker)
-    yield service
-    assert service.end() == {}
 
 
 # A rank holds its node's lock for as long as anything of it lives; each start leaves a line.

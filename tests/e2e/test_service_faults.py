@@ -10,15 +10,8 @@ import pytest
 
 from hvdrun import BIN, wait_until_gone
 from patience import PATIENCE
-from service import HOSTS, Service, run_shell
+from service import HOSTS, run_shell
 from ways import EXECUTES
-
-
-@pytest.fixture
-def service(tmp_path, marker):
-    service = Service(tmp_path, marker)
-    yield service
-    assert service.end() == {}
 
 
 def test_a_job_whose_own_way_to_the_nodes_is_wrong_fails_alone(service):

@@ -8,11 +8,11 @@ import shutil
 import subprocess
 
 import pytest
-from hvdrun import HVDRUN, ROOT, without_copies
+from hvdrun import HVDRUN, without_copies
+from job_files import TUTORIAL, make_share
 from lab import wait_until
 from patience import PATIENCE
 
-TUTORIAL = pathlib.Path(os.environ.get("HVD_BATCHAI_JOBS", ROOT.parent / "shared/data/batchai-jobs")) / "tutorial-cifar.json"
 NODES = [f"node{i}" for i in range(1, 5)]
 
 # Keras-free, with the command line of the tutorial's script; it goes on when the test has seen what it must.
@@ -28,13 +28,7 @@ echo "Test accuracy: 0.75"
 
 @pytest.fixture
 def share(lab4):
-    folder = lab4.shared / "share"
-    (folder / "myshare/cifar").mkdir(parents=True)
-    (folder / "bin").mkdir()
-    for name, text in (("python", TRAIN), ("apt", "#!/bin/sh\necho apt \"$@\"\n"),
-                       ("pip", "#!/bin/sh\necho pip \"$@\"\necho note >&2\n")):
-        (folder / "bin" / name).write_text(text)
-        (folder / "bin" / name).chmod(0o755)
+    folder = make_share(lab4.shared / "share", TRAIN)
     yield folder
     shutil.rmtree(folder)
 

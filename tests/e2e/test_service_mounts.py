@@ -116,6 +116,15 @@ def test_preparation_and_ranks_see_what_is_mounted_and_nobody_else(service):
 
 
 @needs_root
+def test_a_job_that_only_names_what_its_cluster_mounts_has_it(service):
+    cluster(service, {**BIND, "source": str(service.path / "folder")})
+    service.submit({"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/work/logs", "customToolkitSettings": {
+        "commandLine": "echo weights > $AZ_BATCHAI_JOB_MOUNT_ROOT/work/m.h5"}}}, "--name", "naming", name="job.json")  # fmt: skip
+    assert service("wait", "naming").returncode == 0, service("logs", "naming", "--file", "stderr.txt").stdout
+    assert (service.path / "folder/m.h5").read_text() == "weights\n"
+
+
+@needs_root
 def test_a_share_is_mounted_with_its_options_and_its_password_on_no_command_line(service):
     service.env["SHARE_KEY"] = "s3cret,k'ey$X"
     cluster(service, {"name": "nfs", "type": "nfs", "source": "server:/export", "options": "vers=4.1,ro"},
@@ -243,6 +252,14 @@ def test_a_plan_for_a_cluster_shows_what_is_mounted_how_and_no_password(service)
     assert refused.returncode == 240
     assert "the mount 'afs' (cifs //server/share) needs the password of 'account'" in refused.stderr
     assert "AZURE_BATCHAI_STORAGE_KEY" in refused.stderr
+    # What stands in a job.json for the key is not the key.
+    share = {"azureFileUrl": "https://account.file.core.windows.net/share", "relativeMountPath": "afs",
+             "credentials": {"accountKey": "<AZURE_BATCHAI_STORAGE_KEY>"}}
+    file = service.file({"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/tmp", "customToolkitSettings": {"commandLine": "true"},
+                                        "mountVolumes": {"azureFileShares": [share]}}}, "job.json")
+    refused = service("submit", "-f", file)
+    assert refused.returncode == 240, refused.stdout
+    assert "needs the password of 'account'" in refused.stderr and "AZURE_BATCHAI_STORAGE_KEY=... hvdrun" in refused.stderr
     assert service.ok("ps", "--json") == "[]\n"
 
 

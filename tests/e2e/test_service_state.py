@@ -12,17 +12,7 @@ import pytest
 from hvdrun import HVDRUN, LIBHVD, processes_with
 from job_files import raises_with_token
 from patience import PATIENCE
-from service import HOSTS, Service
-
-
-@pytest.fixture
-def service(tmp_path, marker):
-    service = Service(tmp_path, marker)
-    yield service
-    assert service.end() == {}
-
-
-GATE = "until [ -e gate ]; do sleep 0.05; done"
+from service import GATE, HOSTS
 
 
 @pytest.mark.parametrize("phase", ["waiting", "preparing", "started"])
@@ -143,6 +133,18 @@ def test_a_full_disk_is_told_as_such(service):
     assert done.returncode == 242 and re.search(r"cannot write|cannot be written|disk|File too large", done.stderr), done.stderr
     assert service.ok("ps", "--json") == "[]\n"
     assert service.submit("command: 'true'\n")["id"] == 1
+
+
+def test_a_job_is_ended_though_its_stop_cannot_be_recorded(service):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit(f"command: touch {service.path}/begun; sleep 1000\n", "--name", "running")
+    service.wait_for((service.path / "begun").exists, "it runs")
+    # As on a full disk: this process can write no file.
+    done = subprocess.run(["bash", "-c", f"trap '' XFSZ; ulimit -f 0; exec {HVDRUN} stop running"],
+                          env=service.env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 242 and "job running was told to end, which cannot be recorded" in done.stderr, done.stderr
+    assert service("wait", "running").returncode != 0
+    assert service.state_of("running") == "failed"
 
 
 @pytest.fixture

@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 import pytest
 
 import slurm as slurm_support
 from hvdrun import BIN, HVDRUN, LIBHVD, PYTHON, ROOT, processes_with, read_until, wait_until_gone
-from patience import PATIENCE
+from patience import PATIENCE, wait_until
 
 pytestmark = pytest.mark.skipif(slurm_support.missing() is not None, reason=slurm_support.missing() or "")
 AGENT = str(BIN / "hvdrun-agent")
@@ -201,13 +200,6 @@ def stepds(slurm):
             except OSError:
                 pass
     return found
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_ctrl_c_gives_the_ranks_their_grace(slurm, marker):

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import pathlib
 import random
 import re
 import signal
@@ -62,10 +61,6 @@ def test_all_of_much_comes(way, kind, tmp_path):
             done = hvdrun(*way, *READS, stdin=source, text=False)
     assert done.returncode == 0, done.stderr
     assert f"[0]<stdout>:{digest(data)}\n".encode() in done.stdout
-
-
-def memory_of(pid):
-    return int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) * 1000
 
 
 def test_a_rank_that_does_not_read_costs_nothing_and_keeps_nobody_waiting(tmp_path, marker):

@@ -76,6 +76,40 @@ def test_the_time_does_not_count_as_the_jobs(tmp_path, marker):
     assert job.returncode == 124 and seconds >= 15, err
 
 
+def test_the_time_does_not_count_as_that_of_the_start(tmp_path, marker):
+    slow = f"sh -c 'touch {tmp_path}/asked; sleep 5; shift; exec \"$@\"' exec"
+    job = start("-q", "--start-timeout", "8", "--rsh", slow, "-H", "a:3", *WAITS, tmp_path, env=env_with(marker), process_group=0)
+    wait_until(lambda: (tmp_path / "asked").exists(), "the host is not asked for")
+    job.send_signal(signal.SIGTSTP)
+    await_states([job.pid], True)
+    time.sleep(10)  # sleeps: that this does not count is what is tested
+    job.send_signal(signal.SIGCONT)
+    read_until(job.stdout, r"pid \d+", 3)
+    end_well(job, tmp_path, 3)
+
+
+def test_a_job_that_waits_for_its_tasks_or_for_hosts_is_suspended_too(tmp_path, marker):
+    gathers = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    (tmp_path / "srun").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nexec sleep 1000\n")
+    (tmp_path / "srun").chmod(0o755)
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"#!/bin/sh\n[ -e {tmp_path}/failed ] && touch {tmp_path}/asked && exec sleep 1000\necho localhost:1\n")
+    hosts.chmod(0o755)
+    fails = ["--elastic", "restart", "--host-discovery-script", hosts, "-np", "1", "sh", "-c", f"touch {tmp_path}/failed; exit 3"]
+    for words, environment in (["true"], gathers), (fails, {}):
+        job = start("-q", *words, env={**env_with(marker), **environment}, process_group=0)
+        wait_until(lambda: (tmp_path / "asked").exists(), "it does not wait")
+        job.send_signal(signal.SIGTSTP)
+        await_states([job.pid], True)
+        job.send_signal(signal.SIGCONT)
+        await_states([job.pid], False)
+        job.send_signal(signal.SIGINT)
+        job.communicate(timeout=PATIENCE)
+        assert job.returncode == 130
+        (tmp_path / "asked").unlink()
+    assert wait_until_gone(marker) == {}
+
+
 def test_an_agent_that_does_not_answer_is_not_waited_for(tmp_path, marker):
     job, ranks = begin(WAYS["local"], tmp_path, marker)
     _, agent = guardian_and_agent(marker)

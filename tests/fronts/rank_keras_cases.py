@@ -357,6 +357,47 @@ def case_saved_models_load_without_us_and_with_us():
     same_on_all(ours)
 
 
+def case_rank_0_alone_resumes_a_model_of_mixed_float16():
+    """Its gradients have the names of the others', and their loss is scaled as its is from the first batch on."""
+    model, other = make_model("mixed_float16"), make_model("mixed_float16")
+    for one in (model, other):
+        compile_model(one, hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.1, momentum=0.5)))
+    fit(model, own(X), own(Y), BATCH, epochs=1)
+    model.optimizer.dynamic_scale.assign(1024.0)
+    path = f"{tempfile.mkdtemp()}/model.keras"
+    model.save(path)
+    keras.config.set_dtype_policy("mixed_float16")  # by which Keras scales the loss of a loaded model
+    try:
+        resumed = hvd.load_model(path) if RANK == 0 else other
+    finally:
+        keras.config.set_dtype_policy("float32")
+    for one, callbacks in ((model, []), (resumed, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)])):
+        fit(one, own(X), own(Y), BATCH, callbacks, epochs=1)
+    same_on_all(resumed)
+    for got, expected in zip(resumed.get_weights(), model.get_weights()):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-3)
+
+
+def case_a_loaded_model_that_takes_the_mean_of_passes_says_so():
+    """The file does not say that passes were added up, and steps are so many times smaller then."""
+    path = f"{tempfile.mkdtemp()}/model.keras"
+    for policy in ("float32", "mixed_float16"):
+        for options, count in (({"backward_passes_per_step": 2}, 1), ({}, 0)):
+            model = make_model(policy)
+            compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.1), **options))
+            model.optimizer.build(model.trainable_variables)
+            model.save(path)
+            keras.config.set_dtype_policy(policy)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                loaded = hvd.load_model(path)
+            keras.config.set_dtype_policy("float32")
+            assert hasattr(loaded.optimizer, "inner_optimizer") == (policy != "float32")
+            said = [w for w in caught if "gradient_accumulation_steps=2" in str(w.message)]
+            assert len(said) == count and all("backward_passes_per_step=2" in str(w.message) for w in said), said
+            assert all(w.filename == __file__ for w in said)
+
+
 def case_a_model_from_a_h5_file_trains_on():
     """In which Horovod's examples keep checkpoints. Keras itself loses the optimizer's state, and then refuses to train."""
     for policy in ("float32", "mixed_float16"):

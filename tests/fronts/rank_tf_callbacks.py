@@ -11,6 +11,7 @@ from tf_model import BATCH, INPUTS, KERAS_3, LABELS, RANK, ROWS, SIZE, check_sam
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
+from horovod.tensorflow.util import state_of
 
 
 def case_callbacks_of_keras():
@@ -232,6 +233,56 @@ def case_keras_states_in_a_graph_of_tensorflow_1():
             state.restore()
             for now, before in zip(values(), kept):
                 np.testing.assert_array_equal(now, before)
+
+
+def case_rank_0_alone_resumes_a_model_of_mixed_float16_of_legacy_keras():
+    """compile() scales the loss around our optimizer on the others, and load_model() must do so too."""
+    if KERAS_3:
+        return  # rank_keras_cases.py has it
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+            model = make_model()
+            model.compile(hvd_keras.DistributedOptimizer(kind(0.001 * (RANK + 1))), "mse")
+            model.fit(own(INPUTS)[:BATCH], own(INPUTS)[:BATCH, :2], verbose=0)  # legacy Keras loads no file of an optimizer without a step
+            if RANK == 0:
+                with tempfile.TemporaryDirectory() as folder:
+                    model.save(f"{folder}/model.keras")
+                    model = hvd_keras.load_model(f"{folder}/model.keras")
+                model.optimizer._loss_scale.current_loss_scale.assign(64.0)
+            callbacks = [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)]
+            model.fit(own(INPUTS), own(INPUTS)[:, :2], batch_size=BATCH, epochs=1, verbose=0, callbacks=callbacks)
+            check_same_on_ranks(model)
+            told = hvd.allgather_object((float(model.optimizer.learning_rate), float(model.optimizer.loss_scale)))
+            assert told == [told[0]] * SIZE and np.isclose(told[0][0], 0.001) and told[0][1] <= 64.0, told
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+
+
+def case_learning_rates_and_loss_scales_of_legacy_keras_are_in_the_state():
+    if KERAS_3:
+        return  # whose optimizers have them among their variables
+    optimizers, schedules = tf.keras.optimizers, tf.keras.optimizers.schedules
+    for kind in (optimizers.SGD, optimizers.legacy.SGD):
+        for state_kind in (hvd.elastic.TensorFlowKerasState, hvd_keras.elastic.KerasState):
+            model = make_model()
+            optimizer = hvd_keras.DistributedOptimizer(kind(0.25 * (RANK + 1)))
+            scaled = tf.keras.mixed_precision.LossScaleOptimizer(optimizer, initial_scale=2.0 ** (RANK + 4))
+            scaled._loss_scale.counter.assign(RANK + 3)
+            model.compile(scaled, "mse")
+            state = state_kind(model, batch=0)
+            state.sync()
+            values = lambda: (float(scaled.learning_rate), float(scaled.loss_scale), int(scaled.dynamic_counter))
+            assert values() == (0.25, 16.0, 3), values()
+            scaled.learning_rate = 0.5
+            scaled._loss_scale.current_loss_scale.assign(2.0)
+            state.restore()
+            assert values() == (0.25, 16.0, 3), values()
+    for optimizer in (optimizers.SGD(schedules.ExponentialDecay(0.5, 10, 0.5)), optimizers.legacy.SGD(lambda: 0.5), None):
+        variables = state_of(optimizer)
+        assert len({id(variable) for variable in variables}) == len(variables), variables
+    fixed = tf.keras.mixed_precision.LossScaleOptimizer(optimizers.SGD(0.25), dynamic=False, initial_scale=4.0)
+    assert [float(variable) for variable in state_of(fixed)] == [0.0, 0.25]  # its iterations, and the rate
 
 
 def case_a_constant_multiplier_without_staircase_decays_in_each_batch():

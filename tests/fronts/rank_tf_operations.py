@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import threading
+from unittest import mock
 
 import lean_imports  # noqa: F401  (first)
 import numpy as np
@@ -11,10 +12,9 @@ import tensorflow as tf
 from rank_side import raises, run_cases
 
 import horovod.tensorflow as hvd
-from horovod.common._lib import MAC_BYTES
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import is_version_greater_equal_than
-from horovod.tensorflow import functions
+from horovod.tensorflow import mpi_ops
 
 if "HVD_TEST_ONE_THREAD" in os.environ:  # for operations of a graph: what blocked one would block all
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -22,7 +22,6 @@ hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
 WHOLE = [tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64]
 FLOATS = [tf.float16, tf.bfloat16, tf.float32, tf.float64]
-EXACT = [tf.int32, tf.float32]
 
 
 def mine(dtype=tf.float32, rank=RANK, shape=(3, 2)):
@@ -238,6 +237,34 @@ def case_gradients_at_once_in_functions_and_in_sessions():
     check(lambda x: hvd.grouped_reducescatter([x, x], op=hvd.Sum)[0] * weights, SIZE * shares, mine(shape=(2 * SIZE, 2)))
 
 
+def case_gradients_in_functions_are_those_of_the_rank_that_calls():
+    """After ranks have met anew, one may have another number than when its functions were traced."""
+    others = hvd.add_process_set(range(1, SIZE)) if SIZE > 1 else hvd.global_process_set
+    for chosen in (hvd.global_process_set, others):
+        if not chosen.included():
+            continue
+        ranks = chosen.ranks if chosen is others else range(SIZE)
+        begin, last = sum(rank + 1 for rank in ranks if rank < RANK), max(ranks)
+        rows = (begin + np.arange(RANK + 1))[:, None] * np.ones((1, 2))
+
+        def by_row(gathered):
+            return gathered * tf.cast(tf.range(tf.shape(gathered)[0]), tf.float32)[:, tf.newaxis]
+
+        for function, expected in (
+            (lambda x: by_row(hvd.allgather(x, process_set=chosen)), rows),
+            (lambda x: by_row(hvd.grouped_allgather([x[:, 0], x], process_set=chosen)[1]), rows),
+            (lambda x: hvd.broadcast(x[:1], last, process_set=chosen), np.eye(RANK + 1)[:, :1] * np.full((1, 2), float(RANK == last))),
+        ):
+            traced = tf.function(lambda x: gradient(function, x))
+            with mock.patch.object(mpi_ops, "rank", lambda: (RANK + 1) % SIZE):
+                traced(mine(shape=(RANK + 1, 2)))
+            same(traced(mine(shape=(RANK + 1, 2))), expected, 1e-6)
+            same(gradient(function, mine(shape=(RANK + 1, 2))), expected, 1e-6)
+    hvd.barrier()
+    if SIZE > 1:
+        hvd.remove_process_set(others)
+
+
 def case_gradient_of_alltoall_with_splits_has_zeros_for_what_was_sent_to_nobody():
     splits = tf.ones([SIZE], tf.int32)
     x = mine(shape=(SIZE + 2, 1))
@@ -381,37 +408,6 @@ def case_broadcast_variables_and_objects():
     assert hvd.broadcast_object({"rank": RANK}, SIZE - 1) == {"rank": SIZE - 1}
     assert hvd.broadcast_object_fn(0, name="with a name")([RANK]) == [0]
     assert hvd.allgather_object("x" * RANK, name="texts") == ["x" * rank for rank in range(SIZE)]
-
-
-class Noticed:
-    def __reduce__(self):
-        return setattr, (sys, "hvd_test_unpickled", True)
-
-
-def case_objects_that_something_on_the_way_has_changed_are_not_unpickled():
-    true_broadcast, true_gather = functions.broadcast_array, functions._gather_arrays
-
-    def broadcast(array, *args):
-        true_broadcast(array, *args)
-        if array.dtype == np.uint8:
-            array[MAC_BYTES] ^= 1  # the first byte of the object
-
-    def gather(array, *args):
-        came = bytearray(true_gather(array, *args))
-        if array.dtype == np.uint8:
-            came[MAC_BYTES] ^= 1
-        return bytes(came)
-
-    functions.broadcast_array, functions._gather_arrays = broadcast, gather
-    try:
-        if RANK != 0:
-            raises(HorovodInternalError, hvd.broadcast_object, Noticed(), 0)
-        else:
-            hvd.broadcast_object(Noticed(), 0)
-        raises(HorovodInternalError, hvd.allgather_object, Noticed())
-    finally:
-        functions.broadcast_array, functions._gather_arrays = true_broadcast, true_gather
-    assert not hasattr(sys, "hvd_test_unpickled")
 
 
 def case_global_variables_of_sessions():

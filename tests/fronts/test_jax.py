@@ -38,6 +38,22 @@ def test_ranks_end_in_order():
     outcome().check()
 
 
+def test_jax_sees_the_gpus_of_the_rank_alone_unless_the_script_has_chosen():
+    script = """import jax
+jax.config.update("jax_rocm_visible_devices", "3")
+import horovod.jax
+print(jax.config.read("jax_cuda_visible_devices"), jax.config.read("jax_rocm_visible_devices"))
+jax.config.update("jax_cuda_visible_devices", "all")
+import os
+os.environ["CUDA_VISIBLE_DEVICES"] = "1"  # as scripts do: no second one is left
+horovod.jax._gpus.take_own()
+print(jax.config.read("jax_cuda_visible_devices"))
+"""
+    environment = {**os.environ, "JAX_LOCAL_DEVICE_IDS": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout == "1 3\nall\n", done.stderr
+
+
 def test_a_rank_that_dies_in_a_program_is_named_on_the_others_and_they_go_on():
     result = run_ranks(2, HERE / "rank_jax_killed.py", by_agent=True)
     reported = result.reports[0]

@@ -194,7 +194,7 @@ def case_a_step_on_another_stream_than_the_hooks():
             with on(hooks):
                 for p in weights:
                     p.grad = cuda(torch.full(p.shape, float(RANK + step)))
-                optimizer._hvd_reducer.start_missing() if SIZE > 1 else None  # as hooks do
+                optimizer._hvd_reducer.start_missing(is_step=True) if SIZE > 1 else None  # as hooks do
             with on(steps):
                 optimizer.synchronize()
                 for p in weights:

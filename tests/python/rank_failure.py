@@ -48,15 +48,13 @@ def die_or_wait(end):
     report(told)
 
 
-def interrupt():
-    """Ctrl-C on rank 0 while rank 1 does not come."""
-    hvd.init()
-    meet(hvd.barrier)
+def wait_interrupted(wait):
+    """Ctrl-C on rank 0 in a wait for rank 1, which does not come."""
     if hvd.rank() == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background may have it ignored
         interrupt_wait()
         try:
-            hvd.allreduce(torch.ones(4), name="stuck")
+            wait()
             report({"error": "no KeyboardInterrupt"})
         except KeyboardInterrupt:
             report({"initialized": hvd.is_initialized()})
@@ -68,8 +66,14 @@ def interrupt():
     hvd.shutdown()
 
 
+def interrupt():
+    hvd.init()
+    meet(hvd.barrier)
+    wait_interrupted(lambda: hvd.allreduce(torch.ones(4), name="stuck"))
+
+
 def interrupt_future():
-    """Ctrl-C on rank 0 while it waits for a future of torch.distributed, of a callback hung on one even."""
+    """The wait is for a future of torch.distributed, of a callback hung on one even."""
     import torch.distributed as dist
 
     import horovod.torch.backend  # noqa: F401
@@ -78,21 +82,7 @@ def interrupt_future():
     rank, size = int(os.environ["HVD_RANK"]), int(os.environ["HVD_SIZE"])
     dist.init_process_group("hvd", init_method=f"file://{folder}/store", rank=rank, world_size=size)
     meet(dist.barrier)
-    if rank == 0:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        future = dist.all_reduce(torch.ones(4), async_op=True).get_future().then(lambda done: done.value())
-        interrupt_wait()
-        try:
-            future.wait()
-            report({"error": "no KeyboardInterrupt"})
-        except KeyboardInterrupt:
-            report({"initialized": hvd.is_initialized()})
-    else:
-        try:
-            hvd.allreduce(torch.ones(4), name="other")
-        except HorovodInternalError as error:
-            report({"error": str(error)})
-    hvd.shutdown()
+    wait_interrupted(lambda: dist.all_reduce(torch.ones(4), async_op=True).get_future().then(lambda done: done.value()).wait())
 
 
 def killed_in_backward():

@@ -2,14 +2,14 @@
 of ranks.
 """
 
-import contextlib
 import itertools
 
 import torch
 from rank_side import raises, run_cases
+from torch_training import within_backward
 
 import horovod.torch as hvd
-from horovod.torch import _collection, _gradients
+from horovod.torch import _gradients
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -21,16 +21,6 @@ def sgd(parameters):
 
 def wrapped(model, **options):
     return hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters(), **options)
-
-
-@contextlib.contextmanager
-def in_flight():
-    """Gradients of a backward pass in it are those in the middle of one."""
-    real, _collection._at_end_of_backward = _collection._at_end_of_backward, lambda _: None
-    try:
-        yield
-    finally:
-        _collection._at_end_of_backward = real
 
 
 def flat_model(memory_format=torch.channels_last):
@@ -87,7 +77,7 @@ def case_a_model_in_channels_last():
         for p in model.parameters():
             p.register_hook(lambda grad, p=p: own.update({p: grad.clone(memory_format=torch.contiguous_format)}))
         for seed in range(3):
-            with in_flight():
+            with within_backward():
                 backward(model, seed)
             # In their own memory: nothing is copied, and nothing is allocated.
             assert not reducer.common.special

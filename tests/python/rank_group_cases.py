@@ -135,7 +135,10 @@ def case_a_group_fails_as_one():
             HorovodInternalError, hvd.grouped_allreduce, [torch.ones(2), torch.ones(2 + min(RANK, 1))], name="g"
         )
         assert "[2]" in message and "[3]" in message and "rank 0" in message and "rank 1" in message
-        raises(HorovodInternalError, hvd.grouped_allreduce, [torch.ones(1)] * (1 + min(RANK, 1)), name="h")
+        for name in ("h", None):
+            for least in (1, 2):
+                raises(HorovodInternalError, hvd.grouped_allreduce, [torch.ones(1)] * (least + min(RANK, 1)), name=name)
+        assert torch.equal(hvd.allreduce(torch.ones(2)), torch.ones(2))  # ranks count operations without a name alike still
     assert torch.equal(hvd.grouped_allreduce([torch.ones(2)], name="g")[0], torch.ones(2))
 
 

@@ -8,27 +8,17 @@ import numpy
 import torch
 import torch.nn.functional as F
 from rank_side import raises, run_cases
+from torch_training import BATCH, batches, model_of
 
 import horovod.torch as hvd
 from horovod.common import _lib
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
-BATCH = 12  # over all ranks; divisible by 1, 2, 3, 4
 
 
 def make_model():
-    torch.manual_seed(5)
-    sizes = [(6, 16), (16, 16), (16, 3)]
-    layers = [layer for size in sizes for layer in (torch.nn.Linear(*size), torch.nn.Tanh())]
-    return torch.nn.Sequential(*layers[:-1])
-
-
-def batches(count, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(count):
-        x = torch.randn(BATCH, 6, generator=generator)
-        yield x, (x[:, :3] > 0).float().argmax(1)
+    return model_of(6, 16, 16, 3)
 
 
 def my_part(tensor):

@@ -8,31 +8,16 @@ import cloudpickle
 import torch
 import torch.nn.functional as F
 from rank_side import is_torch, raises, run_cases
+from torch_training import BATCH, batches, model_of
 
 import horovod.torch as hvd
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
-BATCH = 12  # over all ranks; divisible by 1, 2, 3, 4
 
 
 def wrap(optimizer, model=None, **options):
     return hvd.DistributedOptimizer(optimizer, model.named_parameters() if model is not None else None, **options)
-
-
-def model_of(*widths, seed=5):
-    torch.manual_seed(seed)
-    layers = []
-    for a, b in zip(widths, widths[1:]):
-        layers += [torch.nn.Linear(a, b), torch.nn.Tanh()]
-    return torch.nn.Sequential(*layers[:-1])
-
-
-def batches(count, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(count):
-        x = torch.randn(BATCH, 6, generator=generator)
-        yield x, (x[:, :3] > 0).float().argmax(1)
 
 
 def part_of(tensor, is_mine):
@@ -125,6 +110,24 @@ def case_two_losses_of_different_layers():
         return parameters_of(model)
 
     check(script)
+
+
+def case_two_losses_of_different_layers_in_several_passes():
+    """Each layer is reduced at its own last pass, and what a backward pass returns is reduced then."""
+    for op in (hvd.Sum, hvd.Average):
+        model = torch.nn.ModuleList([model_of(6, 3), model_of(6, 3, seed=6)])
+        optimizer = wrap(torch.optim.SGD(model.parameters(), lr=0.1), model, op=op, backward_passes_per_step=2)
+        for _ in range(2):
+            optimizer.zero_grad()
+            before = parameters_of(model)
+            for _ in range(2):
+                for layer in model:
+                    ((RANK + 1.0) * sum(p.sum() for p in layer.parameters())).backward()
+            share = sum(range(1, SIZE + 1)) * (1 if op == hvd.Sum else 1 / SIZE)
+            for p in model.parameters():
+                torch.testing.assert_close(p.grad, torch.full_like(p, 2 * share))
+            optimizer.step()
+            torch.testing.assert_close(parameters_of(model), before - 0.2 * share)
 
 
 def case_sums_of_two_losses_of_different_layers():
@@ -233,6 +236,15 @@ def case_the_loss_of_a_closure_is_that_of_all_ranks():
     assert optimizer.step(lambda: None) is None and optimizer.step(lambda: "rank") == "rank"
 
 
+def case_a_closure_without_a_backward_pass_steps_with_the_gradients_that_are_there():
+    model = model_of(6, 3)
+    optimizer = wrap(torch.optim.SGD(model.parameters(), lr=0.1), model, op=hvd.Sum)
+    before = parameters_of(model)
+    ((RANK + 1.0) * sum(p.sum() for p in model.parameters())).backward()
+    optimizer.step(lambda: 0.0)
+    torch.testing.assert_close(parameters_of(model), before - 0.1 * sum(range(1, SIZE + 1)))
+
+
 def case_two_optimizers_that_play_against_each_other():
     """Without names; a generator's loss goes through the discriminator, whose gradients are thrown away."""
 
@@ -309,7 +321,7 @@ def case_names_do_not_grow_with_optimizers_of_one_model():
         assert travelling(cloudpickle.loads(cloudpickle.dumps(copied))) == travelling(optimizer)
     assert travelling(named(third)) == ["grow.weight#3", "grow.bias#3"]
     unnamed = wrap(sgd(one))
-    assert travelling(unnamed) == list(unnamed._parameter_names.values())
+    assert travelling(unnamed) == [name.replace("noname", "unnamed") for name in unnamed._parameter_names.values()]
     optimizer.add_param_group({"params": list(third.parameters())})
     assert len(set(travelling(optimizer))) == 4
 

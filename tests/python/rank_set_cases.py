@@ -89,6 +89,7 @@ def case_every_operation(sets):
         for root in s.ranks:  # one of the whole job's numbers
             assert hvd.broadcast(torch.tensor(RANK), root, process_set=s).item() == root
             assert hvd.broadcast_object(RANK, root, process_set=s) == root
+        assert hvd.allgather_object(RANK, process_set=s) == s.ranks
         outside = [r for r in RANKS if r not in s.ranks]
         raises(ValueError, hvd.broadcast, torch.ones(1), outside[0], process_set=s)
         sent = torch.tensor([RANK * 10 + to for to in range(n)])

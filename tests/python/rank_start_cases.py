@@ -14,12 +14,12 @@ import time
 
 import torch
 import torch.utils.checkpoint
-from patience import PATIENCE
+from patience import PATIENCE, wait_until
 from rank_side import raises, run_cases
+from torch_training import within_backward
 
 import horovod.torch as hvd
 from horovod.common import _lib, _wait
-from horovod.torch import _collection
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -33,15 +33,6 @@ def cores_of_the_host(count):
         yield
     finally:
         _lib.feature = real
-
-
-@contextlib.contextmanager
-def within_backward():
-    real, _collection._at_end_of_backward = _collection._at_end_of_backward, lambda _: None
-    try:
-        yield
-    finally:
-        _collection._at_end_of_backward = real
 
 
 @contextlib.contextmanager
@@ -145,10 +136,7 @@ def case_a_rank_may_wait_for_another_that_has_made_its_step():
     model, optimizer = ready(1)
     backward(model)
     if RANK != 0:
-        deadline = time.monotonic() + PATIENCE
-        while not stepped.exists():
-            assert time.monotonic() < deadline, "rank 0's step waits for gradients that this rank has made"
-            time.sleep(0.01)
+        wait_until(stepped.exists, "rank 0's step waits for gradients that this rank has made")
     optimizer.step()
     if RANK == 0:
         stepped.touch()

@@ -134,6 +134,14 @@ def case_a_scaler_goes_on_after_a_step_that_was_broken_off():
             torch.testing.assert_close(moment, torch.full_like(moment, 4 * (1 - 0.9**3)))
 
 
+def case_a_scaler_that_is_not_enabled_is_restored():
+    state = make_state()
+    state = hvd.elastic.TorchState(model=state.model, scaler=torch.amp.GradScaler("cpu", enabled=False), epoch=0)
+    state.epoch = 5
+    state.restore()
+    assert state.epoch == 0
+
+
 def case_gradients_that_a_script_keeps_stay_where_they_are():
     state = make_state()
     weight = state.model[0].weight

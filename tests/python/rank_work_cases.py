@@ -8,14 +8,13 @@ import pathlib
 import subprocess
 import sys
 import threading
-import time
 from datetime import timedelta
 from unittest import mock
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from patience import PATIENCE
+from patience import PATIENCE, wait_until
 from rank_side import is_torch, raises, run_cases
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
 
@@ -36,20 +35,13 @@ RANK, SIZE = dist.get_rank(), dist.get_world_size()
 GOES_ON = is_torch(2, 8)  # with earlier versions each collective is done when its call returns
 
 
-def until(condition, what):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
-
-
 def told(name):
     """A word to the other ranks by a file, of which no library knows."""
     (folder / name).touch()
 
 
 def wait_for_word(name):
-    until((folder / name).exists, f"no word {name}")
+    wait_until((folder / name).exists, f"no word {name}")
 
 
 def sum_of_ranks(tensor, **options):
@@ -192,15 +184,15 @@ def case_an_error_of_a_hook_is_raised_in_the_backward_pass():
 
 
 def case_works_that_nobody_holds_are_let_go():
-    until(lambda: not _handles._pending, f"{len(_handles._pending)} operations at the beginning")
+    wait_until(lambda: not _handles._pending, f"{len(_handles._pending)} operations at the beginning")
     strided = torch.ones(2, 3).t()
     for _ in range(50):
         sum_of_ranks(torch.ones(1000))
     sum_of_ranks(strided)
     gc.collect()
     dist.barrier()
-    until(lambda: not _handles._pending, f"{len(_handles._pending)} operations are still held")
-    until(lambda: bool(strided.eq(SIZE).all()), "the result was not written")
+    wait_until(lambda: not _handles._pending, f"{len(_handles._pending)} operations are still held")
+    wait_until(lambda: bool(strided.eq(SIZE).all()), "the result was not written")
 
 
 # ---- messages ----

@@ -2,6 +2,7 @@
 
 import collections
 import random
+import warnings
 
 import pytest
 
@@ -131,3 +132,21 @@ def test_states_of_horovod_and_wrong_samples(monkeypatch):
         second.record_indices([list(second)[1]])
     second.record_batch(0, 100)
     assert second.processed_num == 10
+
+
+def test_a_script_that_begins_no_epoch_is_told_when_it_gets_no_samples(monkeypatch):
+    ranks = Ranks(monkeypatch, 4)
+    ranks.meet([], 1)
+    (sampler,) = ranks.samplers
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampler.record_batch(0, 4)
+        sampler.reset()  # the ranks are others, right after the epoch's last batch
+        assert list(sampler) == []
+        sampler.set_epoch(1)
+        assert len(list(sampler)) == 4
+        sampler.record_batch(0, 4)
+        sampler.reset()
+        assert list(sampler) == []
+    with pytest.warns(UserWarning, match=r"epoch 1 are processed, .* call sampler.set_epoch\(N\) after each epoch"):
+        assert list(sampler) == []

@@ -8,7 +8,7 @@ from horovod.common.exceptions import HorovodInternalError
 
 
 def ranks(*standings, per_node=2):
-    return [Standing(kind, commits, 0, place % per_node) for place, (kind, commits) in enumerate(standings)]
+    return [Standing(kind, commits, 0, place // per_node) for place, (kind, commits) in enumerate(standings)]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ SIGNATURES = {
     "broadcast_parameters": "params, root_rank, process_set",
     "broadcast_optimizer_state": "optimizer, root_rank, model, process_set",
     "broadcast_object": f"obj, root_rank, name, {G}",
-    "allgather_object": "obj, name",
+    "allgather_object": f"obj, name, {G}",
     "SyncBatchNorm": f"num_features, eps, momentum, affine, track_running_stats, {G}",
     "DistributedOptimizer": "optimizer, named_parameters, compression, backward_passes_per_step, op, "
     f"gradient_predivide_factor, num_groups, groups, sparse_as_dense, {G}",

@@ -242,6 +242,25 @@ def test_what_is_too_large_for_other_hosts_is_refused():
         _exchange.Lines(os.urandom(2_000_000))
 
 
+def test_a_large_function_that_tasks_bring_is_that_which_was_sent(monkeypatch, tmp_path):
+    monkeypatch.setenv("HVD_RANK", "0")
+    function = os.urandom(2_000_000)
+    exchange = _exchange.Lines(function, has_tasks=True)
+    assert exchange.by_tasks == function and _exchange.Lines(b"f", has_tasks=True).by_tasks is None
+    assert sum(map(len, exchange.environment.values())) < 1000
+    file = tmp_path / "function"
+    for brought in (function, function[:-1]):
+        file.write_bytes(brought)
+        for name, value in {**exchange.environment, _exchange.FUNCTION_FILE: str(file)}.items():
+            monkeypatch.setenv(name, value)
+        if brought == function:
+            assert _exchange.receive() == function
+        else:
+            with pytest.raises(RuntimeError, match="not what this job has sent"):
+                _exchange.receive()
+    _exchange.Reply()
+
+
 def test_nothing_is_unpickled_that_the_jobs_own_processes_have_not_sent(tmp_path, monkeypatch):
     monkeypatch.setenv("HVD_RANK", "1")
 

@@ -22,6 +22,9 @@ class Launch:
     def __init__(self, last_words):
         self.last_words = last_words
 
+    def take_settings(self):
+        pass
+
     def run(self, environment, stdout, stderr, on_log, start_tasks):
         start_tasks(None, lambda text: None)
         return Outcome([None, None], 1, self.last_words)
@@ -74,3 +77,26 @@ def test_ranks_that_somebody_has_cancelled_are_not_started_again(monkeypatch):
     with pytest.raises(RuntimeError, match="was lost") as raised:
         job.run(None, None)
     assert not job.may_run_again and "cancelled" in str(raised.value.__cause__)
+
+
+LOST = "Job aborted due to stage failure: ExecutorLostFailure (executor 1 exited caused by one of the running tasks)"
+RAISED = "Job aborted due to stage failure: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+
+
+@pytest.mark.parametrize(
+    "says, may",
+    [
+        (LOST, True),
+        (RAISED + "RuntimeError: hvdrun-agent of partition 1 on node2 ended with code 5: it has lost hvdrun\n", True),
+        (RAISED + "RuntimeError: hvdrun-agent of partition 1 on node2 ended with code 5: cannot call hvdrun back\n", False),
+        (RAISED + "RuntimeError: hvdrun could not start in the task of partition 0: no memory\n", False),
+        (RAISED + "ModuleNotFoundError: No module named 'horovod'\n", False),
+        (CANCELLED, False),
+    ],
+)
+def test_ranks_whose_hvdrun_ran_in_a_task_are_started_again_after_a_loss_alone(says, may):
+    """What hvdrun found is lost with its task. What a task has raised of itself would come again."""
+    job = Job(Session(ends=True, says=says), Launch(""), "task0")
+    with pytest.raises(RuntimeError, match="Spark ended the tasks"):
+        job.run(None, None)
+    assert job.may_run_again == may

@@ -1,5 +1,7 @@
 """How long horovod.spark.run waits for executors that have not registered yet."""
 
+import itertools
+
 import pytest
 
 from horovod.spark import _session
@@ -30,9 +32,12 @@ class Registering(Session):
     """A cluster whose slots are these, one after the other; the last number stays."""
 
     is_dynamic = False
+    application_id = ""
+    numbers = itertools.count()
 
-    def __init__(self, *slots, **settings):
-        super().__init__(0)
+    def __init__(self, *slots, application=None, gpus=0, **settings):
+        super().__init__(gpus)
+        self.application_id = application or f"application {next(self.numbers)}"
         self.left = list(slots)
         self.settings = {f"spark.{name.replace('_', '.')}": value for name, value in settings.items()}
 
@@ -70,6 +75,19 @@ def test_an_executor_that_was_lost_has_until_the_limit_to_come_back(clock):
     assert clock.now > 3 and cluster.left == [4]
     with pytest.raises(ValueError, match="the cluster has 2"):
         Registering(2, 3, 2).check_slots(4, patience_s=0.5, limit_s=5)
+
+
+def test_an_executor_that_was_lost_since_an_earlier_job_of_the_application_may_come_back_too(clock):
+    """An estimator's fit that goes on after a loss is another job."""
+    Registering(4, application="of the loss").check_slots(4, patience_s=0.5, limit_s=60)
+    again = Registering(*[2] * 30, 4, application="of the loss")
+    again.check_slots(4, patience_s=0.5, limit_s=60)
+    assert clock.now > 2.5 and again.left == [4]
+    for other in ({"application": "another"}, {"application": "of the loss", "gpus": 2}):
+        begin = clock.now
+        with pytest.raises(ValueError, match="the cluster has 2"):
+            Registering(2, **other).check_slots(4, patience_s=0.5, limit_s=60)
+        assert clock.now - begin < 2
 
 
 def test_executors_that_the_cluster_is_told_to_have_are_awaited_until_the_limit(clock):

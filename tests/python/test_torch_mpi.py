@@ -5,6 +5,8 @@ import importlib.util
 import pathlib
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 from hvdrun import HVDRUN
@@ -61,6 +63,14 @@ def test_operations_of_a_number_of_ranks_that_is_no_power_of_two():
 @pytest.mark.parametrize("operations", OPERATIONS)
 def test_thirty_jobs_in_the_same_processes(operations):
     assert mpirun(2, SCRIPT, "again", operations=operations).check().reports == ["ok", "ok"]
+
+
+@needs_mpi4py
+def test_a_program_that_is_alone_may_have_started_mpi():
+    """Open MPI then sets what its launcher sets for ranks, as Lightning meets it, which asks mpi4py where it is installed."""
+    script = "from mpi4py import MPI; import horovod.torch as hvd; hvd.init(); hvd.shutdown(); hvd.init(); print(hvd.size(), MPI.COMM_WORLD.size)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (0, "1 1\n"), done.stderr
 
 
 @needs_mpi4py

@@ -6,15 +6,15 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from horovod.ray import RayExecutor
 from horovod.ray.strategy import create_placement_group
 from horovod.runner import _launch
-from patience import PATIENCE
+from patience import PATIENCE, wait_until
 from ports import free_ports
+from rank_side import place
 from spark_deaths import is_alive
 
 TWO = {"num_workers": 2}
@@ -38,17 +38,6 @@ def executor(cluster):
     yield make
     for each in made:
         each.shutdown()
-
-
-def wait_until(is_true):
-    deadline = time.monotonic() + PATIENCE
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def place():
-    return tuple(int(os.environ[f"HOROVOD_{name}"]) for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
 
 
 class Counter:

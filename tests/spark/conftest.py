@@ -42,3 +42,17 @@ def spark(spark_possible):
     wait_for_slots(2)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def frame(spark):
+    from estimator_helpers import frame_of, points
+
+    return frame_of(spark, points(256))
+
+
+@pytest.fixture
+def store(tmp_path):
+    from horovod.spark.common.store import Store
+
+    return Store.create(str(tmp_path / "store"))

@@ -14,11 +14,6 @@ from horovod.spark.common.reader import Reader  # noqa: E402
 from horovod.spark.common.store import Store  # noqa: E402
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store.create(str(tmp_path / "store"))
-
-
 def rows_of(data, store):
     """All rows by column, in the order of the first column."""
     with Reader(data, store, rank=0, size=1, batch=1, shuffle=False) as reader:

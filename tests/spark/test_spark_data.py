@@ -20,11 +20,6 @@ from horovod.spark.common.store import Store  # noqa: E402
 from patience import PATIENCE  # noqa: E402
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store.create(str(tmp_path / "store"))
-
-
 def rows_of(dataset, store, **options):
     """All rows by column, as one rank reads them without shuffling."""
     with Reader(dataset, store, rank=0, size=1, batch=1, shuffle=False, **options) as reader:

@@ -16,7 +16,7 @@ import pytest
 
 import horovod.spark
 from horovod.spark import _job, _session
-from patience import PATIENCE
+from patience import PATIENCE, wait_until
 from spark_deaths import VICTIMS, die, is_alive, job_processes, kill, record, records, wait_for_nothing, wait_for_slots
 
 # What the exception must say. hvdrun itself cannot tell of its own end.
@@ -75,6 +75,29 @@ def test_ranks_of_a_lost_executor_are_started_again_before_spark_has_noticed(spa
     wait_for_slots(2)
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_of_a_lost_executor_are_started_again_also_where_hvdrun_runs_in_a_task(spark, tmp_path, rank):
+    """What hvdrun found is lost with its task, and so it is when Spark ends the stage for another task."""
+
+    def train(folder):
+        if (pathlib.Path(folder) / "again").exists():
+            return os.environ["HOROVOD_RANK"]
+        record(folder)
+
+    def strike():
+        executor = records(tmp_path, 2)[rank]["executor"]
+        (tmp_path / "again").touch()
+        os.kill(executor, signal.SIGKILL)
+
+    watcher = threading.Thread(target=strike, daemon=True)
+    watcher.start()
+    err = io.StringIO()
+    found = horovod.spark.run(train, args=(str(tmp_path),), num_proc=2, restarts=5, launcher="task0", stderr=err)
+    assert found == ["0", "1"] and "the ranks are started again, 1 of 5" in err.getvalue()
+    watcher.join(PATIENCE)
+    wait_for_slots(2)
+
+
 class WithoutTags:
     """A SparkContext as before Spark 3.5."""
 
@@ -112,10 +135,7 @@ def test_without_tags_the_callers_other_jobs_go_on(spark, tmp_path):
     other = threading.Thread(target=in_group, args=(lambda: context.parallelize([0], 1).map(wait).collect(),))
     stage.start()
     other.start()
-    deadline = time.monotonic() + PATIENCE
-    while len(context.statusTracker().getActiveJobsIds()) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: len(context.statusTracker().getActiveJobsIds()) == 2)
     session.cancel()
     stage.join(PATIENCE)
     (tmp_path / "end").touch()

@@ -5,10 +5,10 @@ import io
 import os
 import signal
 import threading
-import time
 
 import pytest
-from patience import PATIENCE
+from patience import left_of
+from rank_side import place
 
 import horovod.spark
 from spark_deaths import VICTIM_RANK, die, records, train_elastic, wait_for_sizes, wait_for_slots
@@ -16,21 +16,14 @@ from spark_deaths import VICTIM_RANK, die, records, train_elastic, wait_for_size
 
 def no_stage_is_left(spark):
     """Spark's own listeners hear of a job's end a little later than the program."""
-    deadline = time.monotonic() + PATIENCE
-    while spark.sparkContext.statusTracker().getActiveJobsIds() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not spark.sparkContext.statusTracker().getActiveJobsIds()
-
-
-def place():
-    return [int(os.environ[f"HOROVOD_{name}"]) for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")]
+    return not left_of(spark.sparkContext.statusTracker().getActiveJobsIds)
 
 
 def test_a_job_begins_with_num_proc_ranks(spark):
     wait_for_slots(2)
-    assert horovod.spark.run_elastic(place, num_proc=2) == [[0, 2, 0, 2], [1, 2, 1, 2]]
+    assert horovod.spark.run_elastic(place, num_proc=2) == [(0, 2, 0, 2), (1, 2, 1, 2)]
     # Another task may join before the rank has ended.
-    assert horovod.spark.run_elastic(place, num_proc=1, min_np=1, max_np=5)[0] == [0, 1, 0, 1]
+    assert horovod.spark.run_elastic(place, num_proc=1, min_np=1, max_np=5)[0] == (0, 1, 0, 1)
     assert no_stage_is_left(spark)
 
 

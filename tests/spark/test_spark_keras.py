@@ -5,7 +5,7 @@ import os
 
 import numpy
 import pytest
-from estimator_helpers import Here, Lost, frame_of, points
+from estimator_helpers import Here, Lost
 
 os.environ.setdefault("KERAS_BACKEND", "jax" if importlib.util.find_spec("jax") else "torch")
 keras = pytest.importorskip("keras", minversion="3.0")
@@ -20,16 +20,6 @@ from horovod.spark.keras import KerasEstimator, KerasModel  # noqa: E402
 def make_net(outputs=2):
     keras.utils.set_random_seed(1)
     return keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(outputs)])
-
-
-@pytest.fixture(scope="module")
-def frame(spark):
-    return frame_of(spark, points(256))
-
-
-@pytest.fixture
-def store(tmp_path):
-    return LocalStore(str(tmp_path / "store"))
 
 
 def estimator(store, **values):

@@ -7,7 +7,7 @@ import os
 
 import numpy
 import pytest
-from estimator_helpers import Here, points, store_of
+from estimator_helpers import Asked, Here, own_module, points, store_of
 
 os.environ.setdefault("KERAS_BACKEND", "jax" if importlib.util.find_spec("jax") else "torch")
 keras = pytest.importorskip("keras", minversion="3.0")
@@ -96,6 +96,28 @@ def test_a_loss_that_refuses_two_rows_of_zeros_is_tried_on_the_first_batch(tmp_p
     assert len(fitted(store_of(tmp_path), loss=of_eight).getHistory()["loss"]) == 2
     with pytest.raises(ValueError, match="the model or its loss cannot take these columns: .*4 rows"):
         fitted(store_of(tmp_path / "other"), loss=of_eight, batch_size=4)
+
+
+def test_a_loss_that_needs_horovod_is_told_of_and_left_to_the_processes(tmp_path):
+    hvd.shutdown()  # earlier tests have trained in this process
+
+    def of_all_ranks(truth, found):
+        return keras.losses.sparse_categorical_crossentropy(truth, found, from_logits=True) / hvd.size()
+
+    text = "the model and its loss cannot be tried on the driver: .*Horovod has not been initialized"
+    with pytest.warns(UserWarning, match=text), pytest.raises(InterruptedError):
+        fitted(store_of(tmp_path), loss=of_all_ranks, backend=Asked())
+
+
+@pytest.mark.parametrize("module, values", [
+    (own_module(train_steps=4), {}),
+    (own_module(), {"train_steps_per_epoch": 4}),
+])  # fmt: skip
+def test_a_data_module_of_the_programs_own_gives_the_batches_if_their_number_is_known(tmp_path, module, values):
+    history = fitted(store_of(tmp_path, validation=8), data_module=module, **values).getHistory()
+    assert len(history["val_loss"]) == 2
+    with pytest.raises(ValueError, match="data_module=Own: Keras must know the steps of an epoch; give the class an attribute"):
+        fitted(store_of(tmp_path / "other"), data_module=own_module())
 
 
 def test_a_model_of_another_keras_is_refused_by_name(tmp_path):

@@ -6,7 +6,7 @@ import numpy
 import pyarrow
 import pytest
 import torch
-from estimator_helpers import Here, Lost, frame_of, points
+from estimator_helpers import Here, Lost
 
 lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed here")
 
@@ -14,7 +14,6 @@ from horovod.spark.common import predict  # noqa: E402
 from horovod.spark.common.backend import LocalBackend, SparkBackend  # noqa: E402
 from horovod.spark.common.dataset import open_prepared  # noqa: E402
 from horovod.spark.common.reader import Reader  # noqa: E402
-from horovod.spark.common.store import LocalStore  # noqa: E402
 from horovod.spark.lightning import TorchEstimator, TorchModel  # noqa: E402
 from horovod.spark.torch.model import RowPredictor  # noqa: E402
 
@@ -44,16 +43,6 @@ def make_module(gamma=0.5):
 
     torch.manual_seed(1)
     return Module()
-
-
-@pytest.fixture(scope="module")
-def frame(spark):
-    return frame_of(spark, points(256))
-
-
-@pytest.fixture
-def store(tmp_path):
-    return LocalStore(str(tmp_path / "store"))
 
 
 def estimator(store, **values):

@@ -6,7 +6,7 @@ import types
 
 import pytest
 import torch
-from estimator_helpers import Here, Lost, store_of
+from estimator_helpers import Here, Lost, own_module, store_of
 
 lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed here")
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
@@ -256,6 +256,11 @@ def test_an_argument_of_the_trainer_counts_before_the_estimators_parameter(tmp_p
 def test_a_strategy_that_is_not_over_libhvd_is_refused(tmp_path):
     with pytest.raises(ValueError, match="strategy='fsdp' is none of auto, ddp, .*: the estimator trains with Distributed"):
         fitted(store_of(tmp_path), make_module(step_by_hand, False), trainer_args={"strategy": "fsdp"})
+
+
+def test_a_data_module_of_the_programs_own_gives_the_batches(tmp_path):
+    model = fitted(store_of(tmp_path, validation=8), make_module(lambda module, loss, number: loss), data_module=own_module())
+    assert [entry["metrics"]["rows_epoch"] for entry in model.getHistory()] == [8] * 2
 
 
 def test_a_run_whose_length_was_asked_for_is_continued_at_its_epoch(tmp_path):

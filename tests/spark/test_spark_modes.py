@@ -10,10 +10,7 @@ import pytest
 import horovod.spark
 from horovod.runner import _agent, _launch
 from horovod.spark import _session, _stage, _task
-
-
-def place():
-    return tuple(int(os.environ[f"HOROVOD_{name}"]) for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
+from rank_side import place
 
 
 def test_hvdrun_runs_in_the_first_task(spark, capsys):

@@ -1,5 +1,6 @@
 """The table of parameters: Horovod's list, and what is made of each row. Needs no session, and no Java."""
 
+import contextlib
 import inspect
 import io
 import os
@@ -11,6 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
+from horovod import spark  # noqa: E402
 from horovod.spark import _session  # noqa: E402
 from horovod.spark.common import backend, materialise, params, predict, schema  # noqa: E402
 from horovod.spark.common.backend import HostsBackend, LocalBackend, SparkBackend  # noqa: E402
@@ -160,6 +162,9 @@ def test_backends_refuse_what_their_runs_do_not_take():
         SparkBackend(num_proc=2, prefix_output_with_timestamps=True)
     with pytest.raises(TypeError, match="hots"):
         LocalBackend(2, hots="a")
+    for name in ("restarts", "elastic_restarts"):
+        with pytest.raises(ValueError, match=f"SparkBackend: leave {name} out, .*; use the estimator's restarts="):
+            SparkBackend(2, **{name: 1})
     assert HostsBackend("a:8,b:8").num_processes() == 16 and HostsBackend("a").num_processes() == 1
     with pytest.raises(ValueError, match="NAME:SLOTS"):
         HostsBackend("a:many")
@@ -184,25 +189,33 @@ def test_the_drivers_variables_are_those_of_ranks_without_others(monkeypatch):
 def test_fits_take_turns_where_slots_are_few():
     turns = backend._Turns()
     order = []
-    turns.begin(2, 2)
 
     def other():
-        turns.begin(2, 2)
-        order.append("other")
-        turns.end(2)
+        with turns.take(2, 2):
+            order.append("other")
 
     thread = threading.Thread(target=other)
-    thread.start()
-    order.append("first")
-    turns.end(2)
+    with turns.take(2, 2):
+        thread.start()
+        order.append("first")
     thread.join(60)
     assert order == ["first", "other"]
 
 
 def test_fits_take_turns_also_where_spark_does_not_tell_its_slots(monkeypatch):
     session = types.SimpleNamespace(slots=lambda: None, default_parallelism=lambda: 5)
-    monkeypatch.setattr(_session, "active", lambda: session)
-    assert backend._task_slots() == 5
+    monkeypatch.setattr(_session, "active", lambda gpus: session)
+    assert backend._task_slots(0) == 5
+
+
+def test_fits_take_turns_by_the_slots_for_their_gpus(monkeypatch):
+    backends, taken = (SparkBackend(2), SparkBackend(2, gpus_per_process=4)), []
+    monkeypatch.setattr(_session, "active", lambda gpus: types.SimpleNamespace(slots=lambda: 8 // max(gpus, 1)))
+    monkeypatch.setattr(backend._turns, "take", lambda *said: contextlib.nullcontext(taken.append(said)))
+    monkeypatch.setattr(spark, "run", lambda *_, **__: [])
+    for one in backends:
+        one.run(len)
+    assert taken == [(2, 8), (2, 2)]
 
 
 class Own:

@@ -2,7 +2,10 @@
 
 import io
 import os
+import pathlib
+import re
 import sys
+import tempfile
 import time
 import types
 
@@ -124,13 +127,29 @@ def test_horovod_runner_in_both_modes(spark, capfd):
         print("only with verbosity all")
         if hvd.rank() == 0:
             log_to_driver("the total is " + str(total.tolist()))
-        return hvd.rank(), total.tolist()
+            return hvd.rank(), total.tolist()
+        return __import__("threading").Lock()  # it cannot be pickled, and is not wanted
 
     assert HorovodRunner(np=2).run(main, scale=2) == (0, [6.0, 6.0, 6.0])
-    out = capfd.readouterr().out
-    assert "the total is [6.0, 6.0, 6.0]" in out and "only with" not in out
+    out, err = capfd.readouterr()
+    assert "the total is [6.0, 6.0, 6.0]" in out and "only with" not in out + err
+    kept = re.search(r"is kept in (/\S+/horovodrunner-\w+\.log) on the driver", err)[1]
+    text = pathlib.Path(kept).read_text()
+    os.unlink(kept)
+    assert "[0]<stdout>:only with verbosity all" in text and "[1]<stdout>:only with verbosity all" in text
     assert HorovodRunner(np=1, driver_log_verbosity="all").run(main, scale=1) == (0, [1.0, 1.0, 1.0])
     assert "[0]<stdout>:only with verbosity all" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("launcher", ["driver", "task0"])
+def test_an_argument_may_be_as_large_as_a_model(spark, launcher):
+    model = os.urandom(3_000_000)
+
+    def train(received):
+        return received == model, os.environ.get("HVD_RUN_FUNCTION_FILE")
+
+    assert horovod.spark.run(train, args=(model,), num_proc=2, launcher=launcher) == [(True, None)] * 2
+    assert list(pathlib.Path(tempfile.gettempdir()).glob("hvd-function-*")) == []
 
 
 def test_a_horovod_runner_with_np_0_takes_all_slots(spark):

@@ -14,7 +14,6 @@ from horovod.spark.common import predict
 from horovod.spark.common.backend import LocalBackend, SparkBackend
 from horovod.spark.common.dataset import open_prepared
 from horovod.spark.common.reader import Reader
-from horovod.spark.common.store import LocalStore
 from horovod.spark.torch import TorchEstimator, TorchModel
 
 EPOCHS = 2
@@ -32,16 +31,6 @@ def make_net(outputs=2, seed=1):
 
     torch.manual_seed(seed)
     return Net()
-
-
-@pytest.fixture(scope="module")
-def frame(spark):
-    return frame_of(spark, points(256))
-
-
-@pytest.fixture
-def store(tmp_path):
-    return LocalStore(str(tmp_path / "store"))
 
 
 def estimator(store, **values):

@@ -10,16 +10,17 @@ import warnings
 import numpy
 import pytest
 import torch
-from estimator_helpers import Here, store_of
+from estimator_helpers import Asked, Here, own_module, store_of
 
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
 from pyspark.ml.param import Param, Params  # noqa: E402
 
+import horovod.torch as hvd  # noqa: E402
 from horovod.spark.common.datamodule import pandas_transform  # noqa: E402
 from horovod.spark.common.serialization import packed, unpacked  # noqa: E402
 from horovod.spark.torch import TorchEstimator, TorchModel, optimizers, train  # noqa: E402
-from horovod.spark.torch.batches import match_of  # noqa: E402
+from horovod.spark.torch.batches import Casts, match_of  # noqa: E402
 from horovod.spark.torch.losses import total_loss  # noqa: E402
 
 
@@ -128,6 +129,49 @@ def test_what_refuses_rows_of_zeros_is_tried_on_the_first_batch(tmp_path, net, f
     assert len(told(store, **values, loss=loss, label_cols=["length"]).fit_on_parquet().getHistory()) == 2
     with pytest.raises(ValueError, match=r"the loss cannot take .* \(length: output \[8, 1\], label \[8, 1\]\)"):
         told(store, **values, loss=torch.nn.NLLLoss(), label_cols=["length"]).fit_on_parquet()
+
+
+class OfGpu(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x.cuda())
+
+
+class OfClasses(torch.nn.Embedding):
+    def forward(self, x):
+        return super().forward(x).squeeze(1)
+
+
+def of_two_devices(output, label):
+    """As a loss says it whose weights are on a GPU."""
+    if label.is_floating_point():
+        raise RuntimeError("expected scalar type Long but found Float")
+    raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!")
+
+
+def of_all_ranks(output, label):
+    return hvd.allreduce(torch.nn.functional.mse_loss(output, label), name="loss") * hvd.size()
+
+
+def made_by_size():
+    return torch.nn.MSELoss() if hvd.size() > 1 else torch.nn.L1Loss()
+
+
+@pytest.mark.parametrize("values, casts", [
+    ({"model": OfGpu(4, 1)}, Casts()),
+    ({"loss": of_all_ranks}, Casts()),
+    ({"loss": None, "loss_constructors": [made_by_size]}, Casts()),
+    ({"loss": of_two_devices}, Casts(True, False)),
+    ({"model": OfClasses(2, 1), "feature_cols": ["label"], "input_shapes": [[-1]], "loss": of_all_ranks}, Casts(False, True)),
+])  # fmt: skip
+def test_what_needs_a_gpu_or_horovod_is_told_of_and_left_to_the_processes(tmp_path, values, casts):
+    hvd.shutdown()  # earlier tests have trained in this process
+    backend, model = Asked(), values.get("model") or torch.nn.Linear(4, 1)
+    values = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1), **values}
+    kinds = ["float32" if as_float else "they are" for as_float in (casts.features, casts.labels)]
+    text = f"cannot be tried on the driver: .*: .*; the processes that train call them with features as {kinds[0]} and labels as {kinds[1]}"
+    with pytest.warns(UserWarning, match=text) as caught, pytest.raises(InterruptedError):
+        told(store_of(tmp_path), backend=backend, **values).fit_on_parquet()
+    assert backend.plan.casts == casts and len([one for one in caught if "on the driver" in str(one.message)]) == 1
 
 
 def test_only_a_step_that_needs_nine_arguments_gets_nine():
@@ -299,6 +343,35 @@ def test_data_for_validation_is_used_where_the_program_wants_validation(tmp_path
     assert ["validation" in history[0] for history in histories] == [False, False, True]
     with pytest.raises(ValueError, match="validation=0.1, and there is no data at .*/intermediate_val_data; write it"):
         told(store_of(tmp_path / "other"), validation=0.1).fit_on_parquet()
+
+
+def test_columns_that_a_fit_does_not_use_may_be_of_any_kind(tmp_path):
+    import pyarrow.parquet
+
+    store = store_of(tmp_path, validation=8)
+    for part, rows in (("train", 64), ("val", 8)):
+        file = str(tmp_path / f"store/intermediate_{part}_data/part.parquet")
+        table = pyarrow.parquet.read_table(file)
+        pyarrow.parquet.write_table(table.append_column("more", [[{"name": "a"}] * rows]), file)
+    assert len(told(store, validation=0.1).fit_on_parquet().getHistory()) == 2
+    with pytest.raises(ValueError, match="column 'more'"):
+        told(store, feature_cols=None).fit_on_parquet()
+    with pytest.raises(ValueError, match="there is no column 'none' in .*, which has features, label, more"):
+        told(store, sample_weight_col="none").fit_on_parquet()
+    (tmp_path / "store/intermediate_val_data/part.parquet").write_bytes(b"no Parquet")
+    assert len(told(store).fit_on_parquet().getHistory()) == 2  # without validation nobody reads it
+
+
+def test_a_data_module_of_the_programs_own_gives_the_batches(tmp_path):
+    heard = tmp_path / "heard"
+
+    class Counts(own_module()):
+        def train_data(self, epoch, step):
+            heard.open("a").write(f"{epoch} {step}\n")
+            return super().train_data(epoch, step)
+
+    history = told(store_of(tmp_path, validation=8), data_module=Counts, validation=0.1).fit_on_parquet().getHistory()
+    assert heard.read_text() == "0 0\n1 0\n" and all(entry["validation"]["loss"] > 0 for entry in history)
 
 
 def test_tensorboards_scalars_of_each_epoch_are_in_the_runs_folder(tmp_path):

@@ -1,17 +1,26 @@
 """HorovodRunner over horovod.run and horovod.spark.run."""
 
-import sys
+import functools
 import warnings
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict
+
+from sparkdl._kept_output import KeptOutput
 
 _VERBOSITIES = ("all", "log_callback_only")
 
 
-class _Nowhere:
-    """Takes output that is not to be shown."""
+def _for_rank_0(main: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, whose result is wanted of rank 0 only: that of others would come to the driver in vain."""
 
-    def write(self, text: str) -> None:
-        pass
+    @functools.wraps(main, updated=())
+    def call(**kwargs: Any) -> Any:
+        from horovod.runner._called import present_rank
+
+        result = main(**kwargs)
+        return result if present_rank() == 0 else None
+
+    call.__qualname__ = getattr(main, "__qualname__", repr(main))
+    return call
 
 
 class HorovodRunner:
@@ -22,7 +31,8 @@ class HorovodRunner:
             spark.task.resource.gpu.amount says so. -1 and less: -np processes on this machine, without Spark. 0, which is
             deprecated: one for each slot that Spark has.
         driver_log_verbosity: "all": what the ranks print is shown here. "log_callback_only": only what they send with
-            sparkdl.horovod.log_to_driver and LogCallback. With np below 0 all is shown.
+            sparkdl.horovod.log_to_driver and LogCallback, and warnings; the rest is kept in a file here, whose path is told.
+            With np below 0 all is shown.
     """
 
     def __init__(self, np: int, driver_log_verbosity: str = "log_callback_only") -> None:
@@ -46,6 +56,8 @@ class HorovodRunner:
         Raises what a rank raised first, with its traceback as the cause. The function and what it returns travel by
         cloudpickle: imports belong inside the function, and large data into files.
         """
+        if callable(main):
+            main = _for_rank_0(main)
         if self.num_processor < 0:
             import horovod.runner
 
@@ -60,7 +72,10 @@ class HorovodRunner:
         if size == 0:
             session = _session.active()
             size = session.slots() or session.default_parallelism()
-        shown = self.driver_log_verbosity == "all"
-        stdout: Optional[Any] = sys.stdout if shown else _Nowhere()
-        stderr: Optional[Any] = sys.stderr if shown else _Nowhere()
-        return horovod.spark.run(main, kwargs=kwargs, num_proc=size, stdout=stdout, stderr=stderr)[0]
+        if self.driver_log_verbosity == "all":
+            return horovod.spark.run(main, kwargs=kwargs, num_proc=size)[0]
+        kept = KeptOutput()
+        try:
+            return horovod.spark.run(main, kwargs=kwargs, num_proc=size, stdout=kept, stderr=kept)[0]
+        finally:
+            kept.close()

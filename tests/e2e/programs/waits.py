@@ -1,11 +1,13 @@
-"""A rank that reduces a float ten times; then rank 1 waits until the file ARG1 exists, and the others wait for it.
+"""A rank that reduces a float ten times; then rank 1 waits until the file ARG1 exists, and the others wait for it. Each says
+"here" before it waits.
 
-Each says "here" before it waits.
+With ARG2 "stopped" rank 1 makes the file, for which the others wait first, and stops itself (SIGSTOP).
 """
 
 import array
 import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -14,6 +16,7 @@ from horovod.common import _lib, basics  # noqa: E402
 
 basics.init()
 given, sums = (array.array("f", [1.0]) for _ in range(2))
+IS_STOPPED = sys.argv[2:] == ["stopped"]
 
 
 def reduce(name):
@@ -24,6 +27,10 @@ def reduce(name):
 for _ in range(10):
     reduce("loss")
 print("here", flush=True)
-while basics.rank() == 1 and not os.access(sys.argv[1], os.F_OK):  # no frame of Python's own, as that of os.path.exists
+if IS_STOPPED and basics.rank() == 1:
+    pathlib.Path(sys.argv[1]).touch()
+    os.kill(os.getpid(), signal.SIGSTOP)
+# This has no frame of Python's own, as os.path.exists has.
+while (IS_STOPPED or basics.rank() == 1) and not os.access(sys.argv[1], os.F_OK):
     time.sleep(0.05)
 reduce("layer4.weight")

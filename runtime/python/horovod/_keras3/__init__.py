@@ -1,44 +1,14 @@
 """What horovod.keras is with Keras 3: on JAX, PyTorch or TensorFlow, with the same code. horovod.tensorflow.keras has parts of it."""
 
+import warnings as _warnings
 from typing import Any, Optional
 
 import keras as _keras
 import numpy as _np
 
-from horovod.common import _arrays, _auto_jit, _old_keras, _optimizer_makers
+from horovod.common import _arrays, _auto_jit, _exports, _old_keras, _optimizer_makers
+from horovod.common._exports import *
 from horovod.common._keras_optimizer import is_distributed
-from horovod.common._lib import ADASUM as Adasum
-from horovod.common._lib import AVERAGE as Average
-from horovod.common._lib import MAX as Max
-from horovod.common._lib import MIN as Min
-from horovod.common._lib import PRODUCT as Product
-from horovod.common._lib import SUM as Sum
-from horovod.common.basics import (
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
-from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
-from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.common.util import choose_op as _choose_op
 from horovod._keras3 import _h5, callbacks, elastic
 from horovod._keras3._backend import Compression
@@ -49,20 +19,9 @@ from horovod._keras3._variables import broadcast_variables
 _old_keras.accept(_keras, _why_not_compiled)
 
 __all__ = [
-    "Adasum",
-    "Average",
     "Compression",
     "DistributedOptimizer",
-    "HorovodInternalError",
-    "HorovodVersionMismatchError",
-    "HostsUpdatedInterrupt",
-    "Max",
-    "Min",
     "PartialDistributedOptimizer",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "add_process_set",
     "allgather",
     "allgather_object",
     "allreduce",
@@ -71,35 +30,12 @@ __all__ = [
     "broadcast_object",
     "broadcast_variables",
     "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "load_model",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
     "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "start_timeline",
     "steps_for_all",
-    "stop_timeline",
 ]
+__all__ += _exports.__all__
 
 broadcast_object = _arrays.broadcast_object
 allgather_object = _arrays.allgather_object
@@ -161,6 +97,19 @@ def broadcast_global_variables(root_rank: int) -> None:
     )
 
 
+def _warn_of_passes(optimizer: Any) -> None:
+    """Says that a loaded optimizer, which is not that of a LossScaleOptimizer, takes the mean of several passes."""
+    passes = getattr(optimizer, "gradient_accumulation_steps", None)
+    if passes:
+        _warnings.warn(
+            f"the optimizer of the loaded model has gradient_accumulation_steps={passes}, and steps by the mean of so many passes. "
+            f"hvd.DistributedOptimizer(backward_passes_per_step={passes}) steps by their sum, unless it was given "
+            "average_aggregated_gradients=True. If the model was trained by the sum, compile it again with "
+            f"hvd.DistributedOptimizer(optimizer, backward_passes_per_step={passes}) of a new optimizer",
+            stacklevel=3,
+        )
+
+
 def load_model(
     filepath: Any,
     custom_optimizers: Any = None,
@@ -169,7 +118,8 @@ def load_model(
     legacy_opts: bool = False,
 ) -> Any:
     """A model from a file, whose optimizer is a DistributedOptimizer with the state that was saved. The file may come from a
-    script without Horovod, and one that is saved here loads without it.
+    script without Horovod, and one that is saved here loads without it. The file does not say whether passes were added up, so a
+    warning tells of gradient_accumulation_steps.
 
     Args:
         filepath: of the file, or an open h5py.File.
@@ -186,6 +136,7 @@ def load_model(
         model = _keras.saving.load_model(filepath, custom_objects=objects)
     _h5.restore_optimizer(model, filepath)
     if getattr(model, "optimizer", None) is not None and not is_distributed(model.optimizer):
+        _warn_of_passes(getattr(model.optimizer, "inner_optimizer", model.optimizer))
         DistributedOptimizer(model.optimizer, compression=compression)  # in place: its state stays
         _auto_jit.decide_for_loaded(model, _why_not_compiled)
     return model

@@ -8,25 +8,15 @@ Only the backend in use is imported: TensorFlow is not, on JAX or PyTorch.
 
 import functools
 import warnings
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, List
 
 import keras
-
-from horovod.common.process_sets import ProcessSet
 
 
 def _for_jax() -> Callable[..., List[Any]]:
     from horovod.jax._ops import reduce_leaves
 
-    def grouped_allreduce(
-        tensors: Sequence[Any],
-        names: Sequence[str],
-        op: int,
-        compression: Any,
-        prescale_factor: float,
-        postscale_factor: float,
-        process_set: ProcessSet,
-    ) -> List[Any]:
+    def grouped_allreduce(tensors, names, op, compression, prescale_factor, postscale_factor, process_set):
         def unique(base: str) -> List[str]:  # "#2" for a second optimizer in the same program
             return [base + name for name in names]
 
@@ -41,15 +31,7 @@ def _for_torch() -> Callable[..., List[Any]]:
     from horovod.torch import mpi_ops
 
     @torch.compiler.disable
-    def grouped_allreduce(
-        tensors: Sequence[Any],
-        names: Sequence[str],
-        op: int,
-        compression: Any,
-        prescale_factor: float,
-        postscale_factor: float,
-        process_set: ProcessSet,
-    ) -> List[Any]:
+    def grouped_allreduce(tensors, names, op, compression, prescale_factor, postscale_factor, process_set):
         if _is_done_by_keras():
             return list(tensors)
         packed = [compression.compress(tensor.detach()) for tensor in tensors]

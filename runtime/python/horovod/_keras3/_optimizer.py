@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from horovod.common import _arrays, _lib, basics
-from horovod.common._keras_optimizer import Average, Settings, made, wrap
+from horovod.common._keras_optimizer import Average, distributed
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod._keras3 import _backend
 from horovod._keras3._variables import unique
@@ -51,12 +51,11 @@ def DistributedOptimizer(
         ValueError: an argument is wrong, or it is a DistributedOptimizer already.
         RuntimeError: keras.distribution is active.
     """
-    optimizer = made(optimizer)
-    settings = Settings(
-        _backend.reduction(sparse_as_dense), op, compression, gradient_predivide_factor, groups if groups is not None else num_groups, backward_passes_per_step,
-        average_aggregated_gradients, process_set, (), scale_local_gradients, name or type(optimizer).__name__,
+    return distributed(
+        optimizer, name, _backend.reduction(sparse_as_dense), op, compression, gradient_predivide_factor,
+        groups if groups is not None else num_groups, backward_passes_per_step, average_aggregated_gradients, process_set, (),
+        scale_local_gradients,
     )  # fmt: skip
-    return wrap(optimizer, settings)
 
 
 def PartialDistributedOptimizer(
@@ -80,12 +79,10 @@ def PartialDistributedOptimizer(
     for layer in layers:
         if not isinstance(layer, keras.layers.Layer):
             raise ValueError(f"local_layers: {type(layer).__name__} is no keras.layers.Layer")
-    optimizer = made(optimizer)
-    settings = Settings(
-        _backend.reduction(sparse_as_dense), op, compression, gradient_predivide_factor, groups, backward_passes_per_step, average_aggregated_gradients,
-        process_set, unique(layers), scale_local_gradients, name or type(optimizer).__name__,
+    return distributed(
+        optimizer, name, _backend.reduction(sparse_as_dense), op, compression, gradient_predivide_factor, groups,
+        backward_passes_per_step, average_aggregated_gradients, process_set, unique(layers), scale_local_gradients,
     )  # fmt: skip
-    return wrap(optimizer, settings)
 
 
 def steps_for_all(steps: int, process_set: ProcessSet = global_process_set) -> int:

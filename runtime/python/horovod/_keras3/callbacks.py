@@ -1,11 +1,11 @@
 """Callbacks for model.fit, the same on every backend: their collectives go through numpy."""
 
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional
 
 import keras
 import numpy as np
 
-from horovod.common import _arrays, _coverage, _fit_agreement, _lib, _old_keras, basics
+from horovod.common import _arrays, _coverage, _fit_agreement, _keras_callbacks, _lib
 from horovod._keras3._variables import broadcast_variables, unique, variables_of
 
 __all__ = [
@@ -59,7 +59,7 @@ def _has_values(value: Any) -> bool:
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     """Makes all ranks' weights and optimizer states those of one, before the first batch; where a model's variables are made in that
-    batch (TensorFlow), after it.
+    batch (a model that is not built, on TensorFlow), after it.
 
     Args:
         root_rank: whose.
@@ -99,6 +99,10 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         callbacks = _agreed_callbacks()
         self._agree_on_epoch(callbacks)
         optimizer = getattr(self.model, "optimizer", None)
+        # TensorFlow would build it in the first batch, to whose gradients ranks with different loss scales would bring their own. A
+        # model may say that it is built when its layers are not.
+        if optimizer is not None and not optimizer.built and all(layer.built for layer in self.model._flatten_layers()):
+            optimizer.build(self.model.trainable_variables)
         is_built = np.int32(self.model.built and (optimizer is None or optimizer.built))
         # One rank may have loaded a model, and then has all variables while the others have none.
         (all_built,) = _arrays.allreduce([is_built], ["broadcast_callback.built"], _lib.MIN)
@@ -124,9 +128,6 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         if all(epoch is None for _, epoch in told):
             return
         self.model._initial_epoch = told[self.root_rank][1]
-        optimizer = getattr(self.model, "optimizer", None)
-        if self.model.built and optimizer is not None and not optimizer.built:
-            optimizer.build(self.model.trainable_variables)  # as the rank has it that has restored it
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if not self.broadcast_done:
@@ -164,7 +165,7 @@ def _momentum_slots(optimizer: Any) -> List[Any]:
     return [slot for slot in getattr(optimizer, "momentums", ()) if slot is not None]
 
 
-class LearningRateScheduleCallback(keras.callbacks.Callback):
+class LearningRateScheduleCallback(_keras_callbacks.Schedule, keras.callbacks.Callback):
     """Sets the learning rate to initial_lr * multiplier(epoch) in the epochs from start_epoch until before end_epoch.
 
     Args:
@@ -178,83 +179,21 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         steps_per_epoch: batches of an epoch, where fit does not know it.
     """
 
-    def __init__(
-        self,
-        initial_lr: Optional[float] = None,
-        multiplier: Union[float, Callable[[float], float], None] = None,
-        start_epoch: int = 0,
-        end_epoch: Optional[int] = None,
-        staircase: bool = True,
-        momentum_correction: bool = True,
-        steps_per_epoch: Optional[int] = None,
-    ) -> None:
-        super().__init__()
-        _old_keras.check_rate("LearningRateScheduleCallback", None if isinstance(initial_lr, int) else initial_lr, "multiplier")
-        if multiplier is None:
-            raise ValueError(
-                "Parameter `multiplier` is required: a number, or a function of the epoch; since Horovod 0.20 it comes after "
-                "initial_lr, so write multiplier=..."
-            )
-        self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
-        self._follows_optimizer = initial_lr is None
-        self.staircase, self.momentum_correction, self.steps_per_epoch = staircase, momentum_correction, steps_per_epoch
-        self.current_epoch = 0
-        if callable(multiplier):
-            self.multiplier = multiplier
-        elif initial_lr is None:  # as older releases had it: a script's callbacks give 0.1, 0.01, 0.001 for parts of the epochs
-            self.staircase, self.multiplier = True, lambda epoch: multiplier
-        else:
-            self.multiplier = lambda epoch: multiplier ** (epoch - start_epoch)
+    @staticmethod
+    def _rate_of(optimizer: Any) -> float:
+        return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
 
-    def begin_at(self, rate: float) -> None:
-        """The rate at the beginning is this, and not the optimizer's when fit begins, which a continued run has changed."""
-        self.initial_lr, self._follows_optimizer = rate, False
+    @staticmethod
+    def _set_rate(optimizer: Any, rate: float) -> None:
+        optimizer.learning_rate = rate
 
-    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        if self._follows_optimizer:
-            self.initial_lr = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
-        if not self.staircase and not self.steps_per_epoch:
-            self.steps_per_epoch = self._autodetect_steps_per_epoch()
-
-    # This and _adjust_learning_rate have Horovod's names, by which subclasses of programs call and override them.
-
-    def _autodetect_steps_per_epoch(self) -> int:
-        """ValueError: Keras does not know it."""
-        steps = self.params.get("steps")
-        if not steps:
-            raise ValueError("the number of batches of an epoch is not known here; give steps_per_epoch")
-        return steps
-
-    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.current_epoch = epoch
-
-    def on_train_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        if self.current_epoch < self.start_epoch or (self.end_epoch is not None and self.current_epoch >= self.end_epoch):
-            return
-        if not self.staircase:
-            self._adjust_learning_rate(self.current_epoch + float(batch) / self.steps_per_epoch)
-        elif batch == 0:
-            self._adjust_learning_rate(self.current_epoch)
-
-    def _adjust_learning_rate(self, epoch: float) -> None:
-        optimizer = self.model.optimizer  # by the property, which brings JAX's state into the variables
-        old = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
-        new = float(self.initial_lr * self.multiplier(epoch))
-        if np.float32(new) == np.float32(old):
-            return
-        optimizer.learning_rate = new
-        # The momentum is a constant in the compiled step. Scaling the slots that it is multiplied with has the same
-        # effect.
-        if self.momentum_correction and old > 0:
-            for slot in _momentum_slots(optimizer):
-                slot.assign(slot * (new / old))
-
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        if logs is not None:
-            logs["lr"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+    @staticmethod
+    def _scale_momentum(optimizer: Any, factor: float) -> None:
+        for slot in _momentum_slots(optimizer):
+            slot.assign(slot * factor)
 
 
-class LearningRateWarmupCallback(LearningRateScheduleCallback):
+class LearningRateWarmupCallback(_keras_callbacks.Warmup, LearningRateScheduleCallback):
     """Raises the learning rate from initial_lr / size to initial_lr, batch by batch, in the first epochs.
 
     Args:
@@ -263,30 +202,6 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         verbose: 1 says when it is there.
         The others: as LearningRateScheduleCallback.
     """
-
-    def __init__(
-        self,
-        initial_lr: Optional[float] = None,
-        warmup_epochs: int = 5,
-        momentum_correction: bool = True,
-        steps_per_epoch: Optional[int] = None,
-        verbose: int = 0,
-    ) -> None:
-        _old_keras.check_rate("LearningRateWarmupCallback", initial_lr, "warmup_epochs")
-
-        def multiplier(epoch: float) -> float:
-            epoch += 1.0 / self.steps_per_epoch  # round numbers at the end of each epoch
-            size = basics.size()
-            return (epoch * (size - 1) / warmup_epochs + 1) / size
-
-        super().__init__(initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch)
-        self.verbose = verbose
-
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        super().on_epoch_end(epoch, logs)
-        if epoch == self.end_epoch - 1 and self.verbose > 0 and basics.rank() == 0:
-            rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
-            print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {rate:g}.")
 
 
 class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):

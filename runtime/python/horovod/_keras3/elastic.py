@@ -14,13 +14,12 @@ What horovod.torch.elastic says of restarted ranks holds here as well. The model
 
 import functools
 import warnings
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, List
 
 import keras
 import numpy as np
 
-from horovod.common import _arrays, _coverage, basics
-from horovod.common._epoch_rest import EpochCount, EpochRest, batches_done, note_batches
+from horovod.common import _arrays, _coverage, _keras_callbacks, basics
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.process_sets import ProcessSet
 from horovod._keras3 import _backend
@@ -98,80 +97,22 @@ def check(state: KerasState) -> List[str]:
     Looked for are models and layers with variables that are trained, and optimizers. Call it before training. It looks at
     all objects of the process, which takes some tenths of a second.
     """
-    layers = _coverage.objects_of(keras.layers.Layer)
-    optimizers = _coverage.objects_of(keras.optimizers.Optimizer)
+    layers, optimizers = _coverage.objects_of(keras.layers.Layer, keras.optimizers.Optimizer)
     known = _coverage.Variables(variables_of(state.model, state.optimizer))
     return sorted(_coverage.about_keras(layers, optimizers, known, state.optimizer))
 
 
-class CommitStateCallback(keras.callbacks.Callback):
+class CommitStateCallback(_keras_callbacks.Commit, keras.callbacks.Callback):
     """Commits a state after every `batches_per_commit` batches, and at the end of each epoch."""
 
-    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
-        super().__init__()
-        self.state, self.batches_per_commit, self._left = state, batches_per_commit, batches_per_commit
 
-    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._left = self.batches_per_commit
-
-    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self.commit()
-
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.commit()
-
-    def commit(self) -> None:
-        """Commits the state now, and counts batches anew."""
-        _ = self.model  # brings JAX's state into the variables
-        self.state.commit()
-        self._left = self.batches_per_commit
-
-
-class UpdateBatchStateCallback(keras.callbacks.Callback):
+class UpdateBatchStateCallback(_keras_callbacks.UpdateBatch, keras.callbacks.Callback):
     """Keeps state.batch at the number of batches of this epoch that are done. After a failure the first epoch has only those that
     are left, of which the data begins anew."""
 
-    def __init__(self, state: Any) -> None:
-        super().__init__()
-        self.state = state
-        self._rest = EpochRest()
-        self._is_first = True
 
-    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._is_first = True
-
-    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._rest.begin(self.params.get("steps"), batches_done(self.state) if self._is_first else 0)
-        self._is_first = False
-
-    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        note_batches(self.state, self._rest.done(batch))
-        if self._rest.is_through(self.state.batch):
-            self._rest.stop(self.model)
-
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._rest.end(self.model)
-        note_batches(self.state, 0)
-
-
-class UpdateEpochStateCallback(keras.callbacks.Callback):
+class UpdateEpochStateCallback(_keras_callbacks.UpdateEpoch, keras.callbacks.Callback):
     """Keeps state.epoch at the number of epochs that are done (EpochCount)."""
-
-    def __init__(self, state: Any) -> None:
-        super().__init__()
-        self.state = state
-        self._count = EpochCount(state)
-
-    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._count.begin_fit()
-
-    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._count.begin(epoch)
-
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._count.end(epoch)
 
 
 def reset() -> None:

@@ -111,8 +111,7 @@ def _load() -> ctypes.CDLL:
     lib.hvd_wait.argtypes = [context, handle]
     lib.hvd_result.argtypes = [context, handle, ctypes.POINTER(Output)]
     lib.hvd_release.argtypes = [context, handle]
-    if hasattr(lib, "hvd_fetch"):
-        lib.hvd_fetch.argtypes = [context, handle, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+    lib.hvd_fetch.argtypes = [context, handle, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
     lib.hvd_mac.argtypes = [context, ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p]
     lib.hvd_finish.argtypes = [context, number, ctypes.c_int32]
     ranks = ctypes.POINTER(ctypes.c_int32)

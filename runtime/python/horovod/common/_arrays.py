@@ -9,7 +9,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from horovod.common import _lib, _objects, _wait, basics
+from horovod.common import _lib, _objects, _process_set, _wait, basics
 from horovod.common._process_set import ProcessSet, global_process_set
 
 _CODES = {
@@ -21,13 +21,10 @@ _CODES = {
 
 def number_of(process_set: ProcessSet) -> int:
     """Returns the set's number. ValueError where the job does not know the set, or this process is no member of it."""
-    if process_set.is_gone:
-        raise ValueError(f"{process_set!r}: none of the processes that it was made of is left in the job")
-    if process_set.process_set_id is None:
-        raise ValueError(f"{process_set!r} is not known to the job; call hvd.add_process_set on all ranks, or hvd.init(process_sets=...)")
+    number = _process_set.number_of(process_set)
     if not process_set.included():
         raise ValueError(f"rank {basics.rank()} is no member of {process_set!r}")
-    return process_set.process_set_id
+    return number
 
 
 def check_reducible(dtype: Any, name: Optional[str] = None) -> None:
@@ -51,11 +48,6 @@ def _bytes_of(array: np.ndarray) -> np.ndarray:
     if array.dtype.hasobject:
         raise ValueError("an array of Python objects cannot be sent; use broadcast_object or allgather_object")
     return array.reshape(array.shape + (1,)).view(np.uint8)
-
-
-def _check(status: int) -> None:
-    if status:
-        raise _lib.error_of(status)
 
 
 def _plan(kind: int, array: np.ndarray, name: Optional[str], **options: Any) -> _lib.Plan:
@@ -86,7 +78,7 @@ def allreduce(
         for array, name in zip(inputs, names)
     ]
     if len(plans) == 1:
-        _check(_wait.call(plans[0].execute, inputs[0].ctypes.data, outputs[0].ctypes.data))
+        _lib.check(_wait.call(plans[0].execute, inputs[0].ctypes.data, outputs[0].ctypes.data))
         return outputs
     for begin in range(0, len(plans), _lib.MAX_GROUP):
         part = range(begin, min(begin + _lib.MAX_GROUP, len(plans)))
@@ -94,7 +86,7 @@ def allreduce(
             plans[i].memory[0] = inputs[i].ctypes.data
             plans[i].memory[1] = outputs[i].ctypes.data
         handles = _lib.HandleArray(len(part))
-        _check(_lib.Group([plans[i] for i in part], handles.place(0)).enqueue())
+        _lib.check(_lib.Group([plans[i] for i in part], handles.place(0)).enqueue())
         _wait.finish(handles)
     return outputs
 
@@ -128,6 +120,12 @@ def broadcast(
     return [output.view(array.dtype).reshape(array.shape) for array, output in zip(inputs, outputs)]
 
 
+def broadcast_into(array: np.ndarray, root_rank: int, name: Optional[str], process_set: ProcessSet = global_process_set) -> None:
+    """Overwrites an array of a type that libhvd knows with the root's. Errors: as `broadcast`."""
+    plan = _plan(_lib.BROADCAST, array, name, root_rank=root_rank, process_set=number_of(process_set))
+    _lib.check(_wait.call(plan.execute, array.ctypes.data, array.ctypes.data))
+
+
 def _cut(
     kind: int, array: Any, name: Optional[str], process_set: ProcessSet, **options: Any
 ) -> Tuple[np.ndarray, List[int]]:
@@ -138,7 +136,7 @@ def _cut(
     status = _wait.call(plan.execute_for_result, sent.ctypes.data, 0)
     handle = plan.handle.value
     try:
-        _check(status)
+        _lib.check(status)
         output = _lib.result(handle)
         result = np.empty(tuple(output.shape[: output.ndim]), sent.dtype)
         ctypes.memmove(result.ctypes.data, output.data, output.size_bytes)
@@ -178,7 +176,12 @@ def reducescatter(
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns when all members have called it."""
     plan = _lib.Plan(_lib.BARRIER, _lib.UINT8, (), None, process_set=number_of(process_set))
-    _check(_wait.call(plan.execute, 0, 0))
+    _lib.check(_wait.call(plan.execute, 0, 0))
+
+
+def _names_of_object(operation: str, name: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
+    """Returns the names under which an object's size and its bytes travel. None: they are numbered, as are those of an empty name."""
+    return (f"{operation}.{name}.sz", f"{operation}.{name}.t") if name else (None, None)
 
 
 def broadcast_object(
@@ -196,13 +199,14 @@ def broadcast_object(
         Whatever pickling raises, on the root; the other ranks then wait until the root comes again or ends.
     """
     is_root = basics.rank() == root_rank
-    what = _objects.broadcast_of(root_rank, name, process_set.process_set_id)
-    payload = _objects.sealed(obj, what) if is_root else None
-    size = np.array([payload.size if is_root else 0], np.int64)
-    (size,) = broadcast([size], [name and name + ".sz"], root_rank, process_set)
-    if payload is None:
+    what = _objects.broadcast_of(root_rank, name, number_of(process_set))
+    payload = _objects.sealed(obj, what) if is_root else np.empty(0, np.uint8)
+    size = np.array([payload.size], np.int64)
+    of_size, of_payload = _names_of_object("broadcast_object", name)
+    broadcast_into(size, root_rank, of_size, process_set)
+    if not is_root:
         payload = np.empty(int(size[0]), np.uint8)
-    (payload,) = broadcast([payload], [name and name + ".t"], root_rank, process_set)
+    broadcast_into(payload, root_rank, of_payload, process_set)
     return obj if is_root else _objects.opened(payload, what)
 
 
@@ -214,7 +218,8 @@ def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessS
     """
     number = number_of(process_set)
     payload = _objects.sealed(obj, _objects.allgather_of(basics.rank(), name, number))
-    sizes = allgather(np.array([payload.size], np.int64), name and name + ".sz", process_set)
-    everything = allgather(payload, name and name + ".t", process_set)
+    of_size, of_payload = _names_of_object("allgather_object", name)
+    sizes = allgather(np.array([payload.size], np.int64), of_size, process_set)
+    everything = allgather(payload, of_payload, process_set)
     parts = np.split(everything, np.cumsum(sizes)[:-1])
     return [_objects.opened(part, _objects.allgather_of(rank, name, number)) for rank, part in zip(process_set.ranks, parts)]

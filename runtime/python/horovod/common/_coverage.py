@@ -1,15 +1,16 @@
 """What a process trains with and an elastic state does not cover, for `hvd.elastic.check` of each front."""
 
 import gc
-from typing import Any, Callable, Iterable, List, Sequence
+from typing import Any, Callable, Iterable, List, Sequence, Tuple, Union
 
 
-def objects_of(*kinds: type) -> List[Any]:
-    """Returns the objects of these classes that the process has. It looks at all objects, which takes some tenths of a
-    second."""
+def objects_of(*kinds: Union[type, Tuple[type, ...]]) -> List[List[Any]]:
+    """Returns a list for each kind, a class or several, of the objects of it that the process has. It looks at all objects,
+    which takes some tenths of a second."""
     gc.collect()  # what nobody can reach any more trains nothing
+    objects = gc.get_objects()
     # By type(): an object may answer for its class with something else, and load a library to do so.
-    return [value for value in gc.get_objects() if issubclass(type(value), kinds)]
+    return [[value for value in objects if issubclass(type(value), kind)] for kind in kinds]
 
 
 def about_models(

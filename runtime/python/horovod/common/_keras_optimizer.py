@@ -251,18 +251,20 @@ def _class_for(base: Type[Any], settings: Settings) -> Type[Any]:
     return kind
 
 
-def made(optimizer: Any) -> Any:
-    """An optimizer; a name or a configuration is made one."""
-    return keras.optimizers.get(optimizer) if isinstance(optimizer, (str, dict)) else optimizer
-
-
 def is_distributed(optimizer: Any) -> bool:
     """Whether it came from DistributedOptimizer."""
     return isinstance(optimizer, _Distributed)
 
 
-def wrap(optimizer: Any, settings: Settings) -> Any:
-    """The same object, whose gradients are reduced from now on."""
+def distributed(optimizer: Any, name: Optional[str], *arguments: Any) -> Any:
+    """The same object, whose gradients are reduced from now on; a name or a configuration is made an optimizer. `arguments`: those
+    of Settings but the name."""
+    if isinstance(optimizer, (str, dict)):
+        optimizer = keras.optimizers.get(optimizer)
+    is_scaling = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    inner = optimizer.inner_optimizer if is_scaling else optimizer
+    # By the inner one's class: rank 0 may have loaded the model whose loss scale compile() makes on the others.
+    settings = Settings(*arguments, name or type(inner).__name__)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         is_legacy = "keras" in type(optimizer).__module__
         hint = "; for tf-keras set TF_USE_LEGACY_KERAS=1, and import horovod.tensorflow.keras" if is_legacy else ""
@@ -270,8 +272,6 @@ def wrap(optimizer: Any, settings: Settings) -> Any:
     if is_distributed(optimizer):
         raise ValueError("this optimizer is a hvd.DistributedOptimizer already")
     _check_distribution()
-    is_scaling = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-    inner = optimizer.inner_optimizer if is_scaling else optimizer
     if is_distributed(inner):
         raise ValueError("give hvd.DistributedOptimizer the optimizer that is inside of hvd.DistributedOptimizer, not both")
     if settings.passes > 1:

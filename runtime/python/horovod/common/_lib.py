@@ -49,6 +49,12 @@ def error_of(status: int) -> Exception:
     return ValueError(last_error()) if status == INVALID else HorovodInternalError(last_error(), status)
 
 
+def check(status: int) -> None:
+    """Raises that exception, if the status is one of a failure."""
+    if status:
+        raise error_of(status)
+
+
 # The calls of every step. Without argtypes ctypes converts nothing, so they are given None, and byref() objects that
 # are made once.
 _enqueue = lib["hvd_enqueue"]
@@ -254,43 +260,33 @@ class Group:
 def enqueue_group(plans: Sequence[Plan]) -> Tuple[int, ...]:
     """Starts plans whose memory is set, done together or not at all, and returns the library's handles."""
     handles = (ctypes.c_int64 * len(plans))()
-    status = Group(plans, ctypes.byref(handles)).enqueue()
-    if status:
-        raise error_of(status)
+    check(Group(plans, ctypes.byref(handles)).enqueue())
     return tuple(handles)
 
 
 def is_done(handle: int) -> bool:
     """Returns whether `wait` would return at once."""
     done = ctypes.c_int32()
-    status = lib.hvd_poll(None, handle, ctypes.byref(done))
-    if status:
-        raise error_of(status)
+    check(lib.hvd_poll(None, handle, ctypes.byref(done)))
     return bool(done.value)
 
 
 def result(handle: int) -> Output:
     """Returns what a finished operation left; its memory is valid until `release`."""
     output = Output(ctypes.sizeof(Output), 1)
-    status = lib.hvd_result(None, handle, ctypes.byref(output))
-    if status:
-        raise error_of(status)
+    check(lib.hvd_result(None, handle, ctypes.byref(output)))
     return output
 
 
 def fetch(handle: int, address: int, size_bytes: int, stream: int) -> None:
     """Copies what a finished operation left to memory of a GPU or the host, on the stream."""
-    status = lib.hvd_fetch(None, handle, address, size_bytes, stream)
-    if status:
-        raise error_of(status)
+    check(lib.hvd_fetch(None, handle, address, size_bytes, stream))
 
 
 def mac(address: int, size_bytes: int) -> bytes:
     """Returns what only a rank of this job can compute of the memory (hvd_mac)."""
     made = ctypes.create_string_buffer(MAC_BYTES)
-    status = lib.hvd_mac(None, address, size_bytes, made)
-    if status:
-        raise error_of(status)
+    check(lib.hvd_mac(None, address, size_bytes, made))
     return made.raw
 
 
@@ -311,15 +307,11 @@ class DoneQueue:
 
     def __init__(self) -> None:
         self._queue = ctypes.c_void_p()
-        status = lib.hvd_queue_create(ctypes.byref(self._queue))
-        if status:
-            raise error_of(status)
+        check(lib.hvd_queue_create(ctypes.byref(self._queue)))
 
     def put(self, handle: int) -> None:
         """Makes `next` return the handle once, when the operation has ended; 0 at once."""
-        status = lib.hvd_queue_put(self._queue, None, handle)
-        if status:
-            raise error_of(status)
+        check(lib.hvd_queue_put(self._queue, None, handle))
 
     def next(self, timeout_s: float) -> Optional[int]:
         """Returns the next one, or None when the time is over."""
@@ -334,9 +326,7 @@ def add_process_set(ranks: Sequence[int], call: Callable[..., int], by_members: 
     """Returns the number of a new process set. `call` makes a call that waits (_wait.call)."""
     number = ctypes.c_int32()
     add = lib.hvd_process_set_add_by_members if by_members else lib.hvd_process_set_add
-    status = call(add, None, (ctypes.c_int32 * max(len(ranks), 1))(*ranks), len(ranks), ctypes.byref(number))
-    if status:
-        raise error_of(status)
+    check(call(add, None, (ctypes.c_int32 * max(len(ranks), 1))(*ranks), len(ranks), ctypes.byref(number)))
     return number.value
 
 
@@ -351,9 +341,7 @@ def _numbers_of(function: Callable[..., int], *arguments: object) -> List[int]:
     room = 0
     while True:
         array = (ctypes.c_int32 * max(room, 1))()
-        status = function(None, *arguments, array, room, ctypes.byref(count))
-        if status:
-            raise error_of(status)
+        check(function(None, *arguments, array, room, ctypes.byref(count)))
         if count.value <= room:
             return array[: count.value]
         room = count.value
@@ -369,36 +357,26 @@ def process_sets() -> Dict[int, List[int]]:
 def create_buffer(size_bytes: int, call: Callable[..., int]) -> int:
     """Returns where the memory of a new buffer begins. `call` makes a call that waits (_wait.call)."""
     data = ctypes.c_void_p()
-    status = call(lib.hvd_buffer_create, None, size_bytes, ctypes.byref(data))
-    if status:
-        raise error_of(status)
+    check(call(lib.hvd_buffer_create, None, size_bytes, ctypes.byref(data)))
     return data.value
 
 
 def destroy_buffer(address: int, call: Callable[..., int]) -> None:
     """Gives a buffer's memory back."""
-    status = call(lib.hvd_buffer_destroy, None, address)
-    if status:
-        raise error_of(status)
-
-
-def _timeline_function(name: str) -> Callable[..., int]:
-    if not hasattr(lib, name):
-        raise ValueError("timelines are not supported yet by this libhvd")
-    return getattr(lib, name)
+    check(call(lib.hvd_buffer_destroy, None, address))
 
 
 def start_timeline(path: str, mark_cycles: bool) -> bool:
-    """Calls hvd_timeline_start. Returns False while a timeline is being written. ValueError when it fails, or is missing."""
-    status = _timeline_function("hvd_timeline_start")(None, os.fsencode(path), ctypes.c_int32(mark_cycles))
+    """Calls hvd_timeline_start. Returns False while a timeline is being written. ValueError when it fails."""
+    status = lib.hvd_timeline_start(None, os.fsencode(path), ctypes.c_int32(mark_cycles))
     if status not in (0, INVALID):
         raise ValueError(last_error())
     return not status
 
 
 def stop_timeline() -> None:
-    """Calls hvd_timeline_stop. ValueError when it fails, or is missing."""
-    if _timeline_function("hvd_timeline_stop")(None):
+    """Calls hvd_timeline_stop. ValueError when it fails."""
+    if lib.hvd_timeline_stop(None):
         raise ValueError(last_error())
 
 

@@ -1,7 +1,7 @@
 """What a process set is. horovod.common.process_sets makes sets known to the job; what only carries them needs no more
 than this."""
 
-from typing import Iterable, List, Optional
+from typing import Iterable, List, Optional, Set
 
 from horovod.common import basics
 
@@ -120,3 +120,19 @@ class _GlobalProcessSet(ProcessSet):
 
 
 global_process_set: ProcessSet = _GlobalProcessSet()
+
+# The process sets that the job knows. They lose their numbers when this process leaves the job.
+_known: Set[ProcessSet] = set()
+
+
+def number_of(process_set: ProcessSet) -> int:
+    """Returns the library's number for it. ValueError for anything else, and for a set that the job does not know."""
+    number = process_set.process_set_id if isinstance(process_set, ProcessSet) else None
+    if getattr(process_set, "is_gone", False):
+        raise ValueError(f"{process_set!r}: none of the processes that it was made of is left in the job")
+    if number != 0 and not any(number == known.process_set_id for known in list(_known)):  # 0: all ranks
+        raise ValueError(
+            f"process_set={process_set!r} is not known to the job; call hvd.add_process_set on every rank, or "
+            "hvd.init(process_sets=[...])"
+        )
+    return number

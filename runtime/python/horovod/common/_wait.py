@@ -140,9 +140,7 @@ def wait(handle: int) -> int:
 
 def finish(handles: _lib.HandleArray) -> None:
     """Works as HandleArray.finish, interruptibly."""
-    status = call(handles.finish)
-    if status:
-        raise _lib.error_of(status)
+    _lib.check(call(handles.finish))
 
 
 def call_interruptibly(function: Callable[[], None]) -> None:

@@ -294,7 +294,7 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     when it is the same.
 
     Raises:
-        ValueError: the job was not joined, the file cannot be written, or this libhvd writes none.
+        ValueError: the job was not joined, or the file cannot be written.
     """
     global _timeline_path
     size()
@@ -308,7 +308,7 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
 
 
 def stop_timeline() -> None:
-    """Ends the timeline and its file. ValueError when the job was not joined, or this libhvd writes none."""
+    """Ends the timeline and its file. ValueError when the job was not joined."""
     size()
     _lib.stop_timeline()
 

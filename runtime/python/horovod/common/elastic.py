@@ -6,15 +6,17 @@ Fronts make their own state and `run` of these (horovod.torch.elastic).
 import copy
 import ctypes
 import functools
+import os
 import queue
 import sys
 import time
+import zlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
 from horovod.common import _arrays, _failure, _lib, _wait
-from horovod.common.basics import came_late, is_initialized, local_rank, rank, restart_limit, size
+from horovod.common.basics import came_late, is_initialized, rank, restart_limit, size
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, make_passing, remove_passing
 
@@ -58,7 +60,7 @@ class Standing(NamedTuple):
     kind: int
     commits: int
     is_touched: int  # reset callbacks may have changed what was saved
-    local_rank: int
+    node: int  # the same for ranks of one machine
     is_asked: int = 0  # the script has asked for this, between two failures, and may have changed the state before
 
 
@@ -82,9 +84,7 @@ def who_sends(standings: Sequence[Standing]) -> Sending:
     may_differ = any(each.kind != _FRESH and (each.is_touched or each.is_asked) for each in standings)
     has_owners = keys[root][0] and not may_differ
     owners = [rank for rank, key in enumerate(keys) if key == keys[root]] if has_owners else [root]
-    nodes: List[int] = []  # ranks of a node follow each other
-    for each in standings:
-        nodes.append((nodes[-1] if nodes else -1) + (each.local_rank == 0))
+    nodes = [each.node for each in standings]
     receivers: Dict[int, List[int]] = {}
     for rank in sorted(set(range(len(standings))) - set(owners)):
         source = next((owner for owner in owners if nodes[owner] == nodes[rank]), root)
@@ -225,7 +225,7 @@ class State:
         restored, is known to have another one.
         """
         own = Standing(
-            self._standing, self._commits, bool(self._reset_callbacks), local_rank(), not self._has_failed
+            self._standing, self._commits, bool(self._reset_callbacks), zlib.crc32(os.uname().nodename.encode()), not self._has_failed
         )  # fmt: skip
         self._has_failed = False
         standings = [Standing(*row) for row in _arrays.allgather(np.array([own], np.int64), "elastic.standing").tolist()]

@@ -2,18 +2,16 @@
 
 import os
 import threading
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from horovod.common import _arrays, _lib, _wait, basics
 from horovod.common._process_set import ProcessSet as ProcessSet
+from horovod.common._process_set import _known
 from horovod.common._process_set import global_process_set as global_process_set
+from horovod.common._process_set import number_of as number_of
 from horovod.common.exceptions import HorovodInternalError
-
-# The process sets that the job knows. They lose their numbers when this process leaves the job.
-_known: Set[ProcessSet] = set()
-
 
 # An elastic job forms its sets again when its ranks meet again, of the processes that are left. Each set has a number
 # there, the same on all ranks: those of init() from -1 downwards, others as they were added. These are the ones that this
@@ -35,16 +33,6 @@ basics.when_left.append(_forget_all)
 # One lock for each set that its members are making, by its ranks, so that only one thread of this rank makes it.
 _adding: Dict[Tuple[int, ...], threading.Lock] = {}
 _adding_lock = threading.Lock()
-
-
-def number_of(process_set: ProcessSet) -> int:
-    """Returns the library's number for it. ValueError for anything else, and for a set that the job does not know."""
-    number = process_set.process_set_id if isinstance(process_set, ProcessSet) else None
-    if getattr(process_set, "is_gone", False):
-        raise ValueError(f"{process_set!r}: none of the processes that it was made of is left in the job")
-    if number != 0 and not any(number == known.process_set_id for known in list(_known)):  # 0: all ranks
-        raise ValueError(f"process_set={process_set!r} is not known to the job; call hvd.add_process_set on every rank")
-    return number
 
 
 def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet:

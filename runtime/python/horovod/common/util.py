@@ -1,15 +1,14 @@
 """Helpers that fronts share and some scripts import."""
 
-import contextlib
 import functools
 import importlib
 import importlib.util
-import os
 import re
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, List, Optional, Sequence, TypeVar
 
 from horovod.common import _lib
+from horovod.common._variables import env as env
 from horovod.common.basics import ccl_built as ccl_built  # scripts import these from here
 from horovod.common.basics import cuda_built as cuda_built
 from horovod.common.basics import ddl_built as ddl_built
@@ -49,6 +48,11 @@ def num_rank_is_power_2(num_rank: int) -> bool:
     return num_rank > 0 and num_rank & (num_rank - 1) == 0
 
 
+def check_num_rank_power_of_2(num_rank: int) -> bool:
+    """Returns whether Horovod's Adasum could work with so many ranks; ours works with any number."""
+    return num_rank_is_power_2(num_rank)
+
+
 def split_list(values: Sequence[_T], num_parts: int) -> List[Sequence[_T]]:
     """Returns the values in their order as parts of nearly equal length, the first ones longer. There are fewer parts
     than asked for when there are fewer values."""
@@ -67,25 +71,6 @@ def is_iterable(x: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def env(**variables: Optional[str]) -> Iterator[None]:
-    """Sets environment variables, where None removes one, and restores them at the end."""
-    before = {name: os.environ.get(name) for name in variables}
-    try:
-        _set_environment(variables)
-        yield
-    finally:
-        _set_environment(before)
-
-
-def _set_environment(variables: Dict[str, Optional[str]]) -> None:
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = str(value)
 
 
 def _cache(function: Callable[..., _T]) -> Callable[..., _T]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from horovod.common import _lib
 from horovod.common._abi import lib
-from horovod.jax import _names
+from horovod.jax import _gpus, _names
 
 _TARGET = "hvd_xla_collective"
 # XLA runs a program of up to 8 steps, or of steps with up to 512 bytes alone, one step after another. Ranks that come
@@ -83,6 +83,9 @@ def call(
     """
     _register()
     _check_platform()
+    number = _gpus.number_for_program()
+    if number:  # XLA tells the handler only from version 0.2 of its interface on
+        attributes["device"] = number
     in_place = shapes is None
     results: List[Any] = []
     if _names.is_early_in_program():

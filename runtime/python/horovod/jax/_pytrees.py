@@ -22,7 +22,7 @@ def _children_of(value: Any) -> List[Any]:
 
 def _nodes() -> List[Any]:
     """Returns everything that can be within a pytree, or be one."""
-    objects = _coverage.objects_of(object)  # first of all, so that the lists made here are not among them
+    [objects] = _coverage.objects_of(object)  # first of all, so that the lists made here are not among them
     is_node: Dict[type, bool] = {dict: True, list: True, tuple: True}
     nodes = []
     for value in objects:

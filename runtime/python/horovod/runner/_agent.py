@@ -9,10 +9,12 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import threading
 from typing import IO, Dict, List, Optional, Union
 
 import horovod
+from horovod.runner._exchange import FUNCTION_FILE
 from horovod.runner._job import find_program
 
 # The variable with the path of the Python that started the agent, for the rank.
@@ -58,6 +60,7 @@ class Order:
     tasks: int
     place: List[str]  # as the agent's arguments
     version: str = horovod.hvdrun_version
+    function: Optional[bytes] = dataclasses.field(default=None, repr=False)  # for the ranks, where hvdrun does not bring it
 
     def words(self) -> List[str]:
         return ["call", "spark", *self.place]
@@ -78,6 +81,7 @@ class JoinOrder:
 
     text: str = dataclasses.field(repr=False)  # there is a key in it
     version: str = horovod.hvdrun_version
+    function: Optional[bytes] = dataclasses.field(default=None, repr=False)
 
     @classmethod
     def read(cls, path: pathlib.Path) -> Optional["JoinOrder"]:
@@ -105,6 +109,14 @@ class Starter:
     def run(self, order: Union[Order, JoinOrder], partition: int, environment: Dict[str, str]) -> None:
         """As Order.run()."""
         check_version(order.version)
+        if order.function is None:
+            return self._run(order, partition, environment)
+        with tempfile.NamedTemporaryFile(prefix="hvd-function-") as file:  # mode 0600
+            file.write(order.function)
+            file.flush()
+            self._run(order, partition, {**environment, FUNCTION_FILE: file.name})
+
+    def _run(self, order: Union[Order, JoinOrder], partition: int, environment: Dict[str, str]) -> None:
         command = [find_program("hvdrun-agent"), *order.words()]
         with self._lock:
             if self._is_to_end:

@@ -2,7 +2,8 @@
 
 Ranks on this machine: as files, in a folder that only this user can enter. Ranks elsewhere: the function in the
 environment, which hvdrun brings to them inside its session, and the results as lines of their standard output, which come
-back inside it. Those lines begin with a word that only this job's processes know, so that nothing else that a rank prints
+back inside it. A function that is too large for that comes with the engine's tasks (Spark, Ray), and only its digest inside the
+session. Those lines begin with a word that only this job's processes know, so that nothing else that a rank prints
 is taken for one. All that is to be unpickled stands behind a MAC of a key that only the job's processes have, which is in
 neither folder nor line.
 """
@@ -25,6 +26,9 @@ KEY = "HVD_RUN_KEY"
 WORD = "HVD_RUN_WORD"
 PARTS = "HVD_RUN_PARTS"
 PART = "HVD_RUN_PART_"
+# The file with a function that an engine's tasks bring, and what the SHA-256 of it must be.
+FUNCTION_FILE = "HVD_RUN_FUNCTION_FILE"
+DIGEST = "HVD_RUN_DIGEST"
 # The largest result that a rank may send, in bytes; any size is allowed if it is 0 or the variable is missing.
 MOST = "HVD_RUN_MOST"
 
@@ -85,11 +89,14 @@ class Folder:
 
 
 class Lines:
-    """Lines carries results of ranks on other hosts."""
+    """Lines carries results of ranks on other hosts. `has_tasks`: an engine's tasks can bring a large function, `by_tasks`."""
 
-    def __init__(self, payload: bytes) -> None:
+    def __init__(self, payload: bytes, has_tasks: bool = False) -> None:
         self._key = secrets.token_hex(32)
         text = base64.b64encode(sealed(self._key, _FUNCTION, zlib.compress(payload))).decode()
+        self.by_tasks = payload if len(text) > _MAX_BYTES and has_tasks else None
+        if self.by_tasks is not None:
+            text = ""
         if len(text) > _MAX_BYTES:
             raise ValueError(
                 f"the function with its arguments and all that it refers to is {len(payload)} bytes, {len(text)} on the way "
@@ -100,6 +107,8 @@ class Lines:
         parts = [text[begin : begin + _PART_BYTES] for begin in range(0, len(text), _PART_BYTES)]
         self.environment = {WORD: word, PARTS: str(len(parts)), KEY: self._key}
         self.environment.update({f"{PART}{number}": part for number, part in enumerate(parts)})
+        if self.by_tasks is not None:
+            self.environment[DIGEST] = hashlib.sha256(payload).hexdigest()
         # What ranks say to this process is kept in no file.
         self.words = ["--unkept-after", WORD]
         self._word = word.encode()
@@ -158,6 +167,12 @@ def receive() -> bytes:
     if FOLDER in os.environ:
         return opened(key, _FUNCTION, (pathlib.Path(os.environ[FOLDER]) / "function").read_bytes())
     text = "".join(os.environ.pop(f"{PART}{number}") for number in range(int(os.environ.pop(PARTS))))
+    digest, path = os.environ.pop(DIGEST, ""), os.environ.pop(FUNCTION_FILE, "")
+    if digest:
+        payload = pathlib.Path(path).read_bytes()
+        if not hmac.compare_digest(hashlib.sha256(payload).hexdigest(), digest):
+            raise RuntimeError(f"horovod.run: {_FUNCTION} in {path} is not what this job has sent, and was not unpickled")
+        return payload
     return zlib.decompress(opened(key, _FUNCTION, base64.b64decode(text)))
 
 

@@ -69,7 +69,7 @@ class Launch:
     ) -> Outcome:
         """Runs hvdrun to its end, over the environment `base`. `start_tasks` is called once it can be called; what it is
         given second tells hvdrun that the tasks are over, and why."""
-        exchange = Lines(self.payload)
+        exchange = Lines(self.payload, has_tasks=True)
         exchange.on_log = on_log
         exchange.environment[MOST] = str(self.largest_result)
         ours, theirs = socket.socketpair()
@@ -81,6 +81,7 @@ class Launch:
             def begin() -> None:
                 order = self._order_of(ours)
                 if order is not None:
+                    order.function = exchange.by_tasks
                     start_tasks(order, lambda text: _tell(ours, text))
 
             code, last_words = _job.run_to_end(process, exchange.take, stdout, stderr, begin)

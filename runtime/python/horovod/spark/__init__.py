@@ -74,7 +74,7 @@ def run(
     encryption between machines is on, that of the ranks is too, unless HVD_LINK_SECURITY says otherwise.
 
     Args:
-        fn: anything that cloudpickle can carry, as can `args` and `kwargs`, about 1 MiB when compressed.
+        fn: anything that cloudpickle can carry, as can `args` and `kwargs`, such as a model's bytes.
         num_proc: number of ranks; default: spark.default.parallelism.
         start_timeout: seconds until all tasks must have started; default: HOROVOD_SPARK_START_TIMEOUT, else 600.
         env: variables for the ranks, over those of the executors.

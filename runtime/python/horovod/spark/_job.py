@@ -44,6 +44,7 @@ class Job:
         self._launcher = launcher
         self._stage: Union[_stage.Stage, _seats.Seats, None] = None
         self._outcome: Optional[Outcome] = None
+        self._was_lost = False  # a task of a job whose hvdrun ran in one; what hvdrun found is then lost, too
         # The text of a message that a rank sends with log_to_driver().
         self.on_log: Callable[[str], None] = print
 
@@ -52,7 +53,7 @@ class Job:
         """After a failure: whether ranks ran, and nobody has cancelled them."""
         is_cancelled = self._stage is not None and _stage.is_wanted_end(self._stage.error)
         ran = self._outcome is not None and self._outcome.code not in _NEVER_RAN
-        return ran and not is_cancelled
+        return (ran or self._was_lost) and not is_cancelled
 
     def run(self, stdout: Any, stderr: Any) -> List[Any]:
         """What horovod.spark.run returns and raises."""
@@ -103,6 +104,7 @@ class Job:
         self._stage.start()
         self._stage.join()
         if self._stage.error is not None:
+            self._was_lost = _stage.is_loss(self._stage.error) and _UNREACHABLE not in str(self._stage.error)
             raise RuntimeError(
                 f"horovod.spark.run: Spark ended the tasks: {_stage.reason_of(self._stage.error)}; the report of hvdrun is "
                 "in the standard error of the executor that ran partition 0"

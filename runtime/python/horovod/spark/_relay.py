@@ -16,6 +16,8 @@ from horovod.spark import _task
 
 # The number of characters of each stream that are kept for the driver, which sees them only at the end.
 _KEPT_CHARACTERS = 1 << 20
+# The bytes of a function from which on the tasks have it for their ranks, should hvdrun, which compresses it, not bring it.
+_MAYBE_LARGE = 1 << 19
 
 
 class _Kept:
@@ -62,7 +64,8 @@ class RelayedOrder:
 
     def _run_agent(self, partition: int) -> bytes:
         key, place = _gather("")
-        return _task.run_agent(Order(key, self.launch.num_proc, place, self.version), partition)
+        function = self.launch.payload if len(self.launch.payload) > _MAYBE_LARGE else None
+        return _task.run_agent(Order(key, self.launch.num_proc, place, self.version, function), partition)
 
     def _run_hvdrun(self) -> bytes:
         out, err, logs = _Kept(), _Kept(), []  # type: Tuple[_Kept, _Kept, List[str]]

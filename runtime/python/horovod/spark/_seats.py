@@ -142,4 +142,6 @@ class Seats(threading.Thread):
         """What a task needs to join the job; None: it has not begun, or is ending."""
         order = JoinOrder.read(self._join_file)
         self._has_begun = self._has_begun or order is not None
+        if order is not None:
+            order.function = self._order.function
         return order

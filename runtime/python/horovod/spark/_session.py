@@ -4,7 +4,7 @@ import re
 import sys
 import time
 import uuid
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 # A task's result is returned in rows of this size. Spark Connect allows at most 4 MiB in one row.
 _CHUNK_BYTES = 1 << 20
@@ -15,6 +15,9 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 2
 # about files that a machine writes for itself.
 _ENCRYPTING = ("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption", "spark.ssl.enabled",
                "spark.ssl.rpc.enabled")  # fmt: skip
+
+# The most slots that each application of Spark has had for tasks of so many GPUs, as far as a job has looked.
+_most_slots: Dict[Tuple[str, int], int] = {}
 
 # This runs in a task, and what it returns goes to the driver.
 Task = Callable[[int], bytes]
@@ -90,6 +93,11 @@ class Session:
         raise NotImplementedError
 
     @property
+    def application_id(self) -> str:
+        """Spark's name of the application whose slots are counted; empty where it does not tell them."""
+        return ""
+
+    @property
     def is_dynamic(self) -> bool:
         """Whether executors come and go. Spark refuses barrier stages there."""
         return self.conf("spark.dynamicAllocation.enabled", "false").lower() == "true"
@@ -123,13 +131,15 @@ class Session:
 
         The patience begins again with each executor that registers. While there is none at all, and in any case after
         it, the limit counts: a session that has just begun may wait for its first machines. So it does where the cluster is
-        told to have enough executors, or has lost one meanwhile: what takes its place may be a machine that has yet to start.
+        told to have enough executors, or has lost one, meanwhile or since an earlier job of the application: what takes its
+        place may be a machine that has yet to start.
         """
         if self.is_dynamic:
             return
         begin = changed = time.monotonic()
         slots = self.slots()
-        most, is_awaited = slots or 0, self.planned_slots() >= tasks
+        application = self.application_id, self._gpus_per_task
+        most, is_awaited = max(_most_slots.get(application, 0), slots or 0), self.planned_slots() >= tasks
         while slots is not None and slots < tasks:
             now = time.monotonic()
             is_awaited = is_awaited or slots < most
@@ -139,6 +149,7 @@ class Session:
             before, slots = slots, self.slots()
             most = max(most, slots or 0)
             changed = changed if slots == before else time.monotonic()
+        _most_slots[application] = most
         if slots is not None and slots < tasks:
             raise ValueError(
                 f"Timed out waiting for Spark tasks to start. num_proc={tasks} needs as many task slots at the same time, "
@@ -175,6 +186,10 @@ class ClassicSession(Session):
 
     def default_parallelism(self) -> int:
         return self._context.defaultParallelism
+
+    @property
+    def application_id(self) -> str:
+        return self._context.applicationId
 
     def slots(self) -> Optional[int]:
         try:

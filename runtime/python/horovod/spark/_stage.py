@@ -16,20 +16,28 @@ _CLASS = re.compile(r"^:? *(?:[a-z]\w*\.)+\w+(?:Exception|Error): *")
 _JAVA = ("java.", "org.apache.", "py4j.", "Caused by")
 # The driver has the package, or this would not run.
 _NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(?:horovod|sparkdl)")
+# What the task of an agent that has failed raises (horovod/runner/_agent.py).
+_AGENT_ENDED = "RuntimeError: hvdrun-agent of partition "
 _OTHER_PYTHON = (
     "; Spark's tasks run another Python than the driver. Set PYSPARK_PYTHON, before the session begins, to a Python of "
     f"the executors that has hvdrun installed; the driver's is {sys.executable}"
 )
 
 
+def _raised_in_a_task(error: BaseException) -> Optional[str]:
+    """What Python raised in one of the tasks, in one line."""
+    for found in _RAISED.finditer(str(error).strip()):
+        if not found.group(0).startswith(_JAVA) and found.group(1) != "PythonException":
+            return f"{found.group(1)}: {found.group(2)}".strip()
+    return None
+
+
 def reason_of(error: BaseException) -> str:
     """One line that says why Spark ended the tasks: what Python raised in one, else the first line of Spark's own text."""
-    text = str(error).strip()
-    for found in _RAISED.finditer(text):
-        if not found.group(0).startswith(_JAVA) and found.group(1) != "PythonException":
-            told = f"{found.group(1)}: {found.group(2)}".strip()
-            return told + (_OTHER_PYTHON if _NO_PACKAGE.match(told) else "")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raised = _raised_in_a_task(error)
+    if raised is not None:
+        return raised + (_OTHER_PYTHON if _NO_PACKAGE.match(raised) else "")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = next((line for line in lines if "Job aborted" in line or "cancelled" in line), lines[0] if lines else "")
     return _CLASS.sub("", told).lstrip(": ") or type(error).__name__
 
@@ -37,6 +45,12 @@ def reason_of(error: BaseException) -> str:
 def is_wanted_end(error: Optional[BaseException]) -> bool:
     """Whether Spark ended the tasks because somebody wanted that."""
     return error is not None and _WANTED_END.search(str(error)) is not None
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether a task was lost with its executor, or its agent ended when it had lost hvdrun's."""
+    raised = _raised_in_a_task(error)
+    return not is_wanted_end(error) and (raised is None or raised.startswith(_AGENT_ENDED))
 
 
 class Stage(threading.Thread):

@@ -17,9 +17,8 @@ from typing import Any
 
 import tensorflow as _tf
 
-from horovod.common import _old_keras
-from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
-from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common import _exports, _old_keras
+from horovod.common._exports import *
 from horovod.tensorflow import mpi_ops, util
 from horovod.tensorflow._optimizer import DistributedOptimizer
 from horovod.tensorflow._optimizer import _DistributedOptimizer as _DistributedOptimizer  # programs say isinstance with it
@@ -40,59 +39,27 @@ from horovod.tensorflow.functions import (
 )
 from horovod.tensorflow.mpi_ops import _allreduce as _allreduce
 from horovod.tensorflow.mpi_ops import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
     allgather,
     alltoall,
     barrier,
     broadcast,
     broadcast_,
-    ccl_built,
     check_num_rank_power_of_2,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
     gpu_available,
     grouped_allgather,
     handle_average_backwards_compatibility,
-    init,
-    is_homogeneous,
-    is_initialized,
     join,
-    local_rank,
     local_rank_op,
-    local_size,
     local_size_op,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
+    nccl_built,  # noqa: F401  (in place of the one that every front has)
     process_set_included_op,
-    rank,
     rank_op,
-    rocm_built,
-    shutdown,
-    size,
     size_op,
-    start_timeline,
-    stop_timeline,
     sycl_built,
 )
 from horovod.tensorflow.util import _executing_eagerly as _executing_eagerly
 
 from horovod.tensorflow import elastic  # isort: skip  it uses what is above
-
-
-# Modules of this package that come when they are asked for. Horovod has `hvd.keras` once a script has imported it, or
-# has made a DistributedOptimizer of Keras. Nothing here uses it.
-_PARTS = {"keras"}
 
 
 def __getattr__(name: str) -> Any:
@@ -103,8 +70,8 @@ def __getattr__(name: str) -> Any:
         return SyncBatchNormalization
     if name == "tf":  # Horovod's module leaves TensorFlow there, and scripts use it
         return _tf
-    if name in _PARTS:
-        return _importlib.import_module(f"{__name__}.{name}")
+    if name == "keras":  # Horovod has it once a script has imported it, or has made a DistributedOptimizer of Keras
+        return _importlib.import_module(f"{__name__}.keras")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -112,23 +79,12 @@ if not _IS_LEGACY:  # legacy Keras has these words itself
     _old_keras.accept(_tf.keras, _why_not_compiled)
 
 __all__ = [
-    "Adasum",
-    "Average",
     "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
-    "HorovodInternalError",
-    "HorovodVersionMismatchError",
-    "HostsUpdatedInterrupt",
-    "Max",
-    "Min",
     "PartialDistributedGradientTape",
-    "ProcessSet",
-    "Product",
-    "Sum",
     "SyncBatchNormalization",
-    "add_process_set",
     "allgather",
     "allgather_object",
     "allreduce",
@@ -140,45 +96,22 @@ __all__ = [
     "broadcast_object",
     "broadcast_object_fn",
     "broadcast_variables",
-    "ccl_built",
     "check_num_rank_power_of_2",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
     "gpu_available",
     "grouped_allgather",
     "grouped_allreduce",
     "grouped_reducescatter",
     "handle_average_backwards_compatibility",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "join",
-    "local_rank",
     "local_rank_op",
-    "local_size",
     "local_size_op",
-    "mpi_built",
-    "mpi_enabled",
     "mpi_ops",
-    "mpi_threads_supported",
-    "nccl_built",
     "process_set_included_op",
-    "rank",
     "rank_op",
     "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
     "size_op",
-    "start_timeline",
-    "stop_timeline",
     "sycl_built",
     "util",
 ]
+__all__ += _exports.__all__

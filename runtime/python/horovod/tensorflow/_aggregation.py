@@ -5,6 +5,7 @@ from typing import Any, Callable, List, Optional, Sequence
 
 import tensorflow as tf
 
+from horovod.tensorflow._reduce import reduce_common
 from horovod.tensorflow.util import key_of
 
 
@@ -120,11 +121,7 @@ class LocalAggregation:
         return results
 
     def _reduced(self, values: List[Any], variables: List[Any]) -> List[Any]:
-        common = [i for i, variable in enumerate(variables) if key_of(variable) not in self._local]
-        reduced = self._allreduce([values[i] for i in common], [variables[i] for i in common])
-        results = list(values)
-        for i, value in zip(common, reduced):
-            results[i] = value
+        results = reduce_common(self._allreduce, values, variables, self._local)
         if self._average:
             results = [value / tf.cast(self.backward_passes_per_step, value.dtype) for value in results]
         return [tf.convert_to_tensor(value) for value in results]

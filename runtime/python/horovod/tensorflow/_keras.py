@@ -38,11 +38,10 @@ def distributed(
             scale_local_gradients=scale_local_gradients,
         )
     check_backend()
-    from horovod.common._keras_optimizer import Settings, made, wrap  # needs Keras 3, which legacy Keras does without
+    from horovod.common import _keras_optimizer  # needs Keras 3, which legacy Keras does without
 
-    optimizer = made(optimizer)
-    settings = Settings(
-        functools.partial(keras_allreduce, sparse_as_dense=sparse_as_dense), op, compression, gradient_predivide_factor, groups, backward_passes_per_step,
-        average_aggregated_gradients, process_set, (), scale_local_gradients, name or type(optimizer).__name__,
+    return _keras_optimizer.distributed(
+        optimizer, name, functools.partial(keras_allreduce, sparse_as_dense=sparse_as_dense), op, compression,
+        gradient_predivide_factor, groups, backward_passes_per_step, average_aggregated_gradients, process_set, (),
+        scale_local_gradients,
     )  # fmt: skip
-    return wrap(optimizer, settings)

@@ -10,7 +10,7 @@ from horovod.common import _optimizer_makers
 from horovod.common._registered import save_as
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._aggregation import LocalAggregation
-from horovod.tensorflow._reduce import Groups, check_arguments, make_allreduce_grads, scale_local
+from horovod.tensorflow._reduce import Groups, check_arguments, make_allreduce_grads, reduce_common, scale_locals
 from horovod.tensorflow._tape import local_variables_of
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.mpi_ops import Average, Sum
@@ -62,15 +62,9 @@ class _Distributed:
                 self._agg_helper.register_local_var(variable)
             results = self._agg_helper.compute_gradients(gradients, variables)
         else:
-            common = [i for i, variable in enumerate(variables) if key_of(variable) not in local]
-            results = list(gradients)
-            reduced = self._allreduce_grads([gradients[i] for i in common], [variables[i] for i in common])
-            for i, gradient in zip(common, reduced):
-                results[i] = gradient
+            results = reduce_common(self._allreduce_grads, gradients, variables, local)
         if settings.scale_local_gradients and settings.process_set.takes_part():
-            for i, variable in enumerate(variables):
-                if key_of(variable) in local and results[i] is not None:
-                    results[i] = scale_local(results[i], settings.process_set)
+            results = scale_locals(results, variables, local, settings.process_set)
         return results
 
     def _hvd_reduce_pairs(self, pairs: Any) -> List[Any]:
@@ -273,6 +267,9 @@ def load_model(
     objects.update(custom_objects or {})
     with _optimizer_makers.called(objects, filepath, object_of, tf.keras.utils.get_custom_objects()) as objects:
         model = tf.keras.models.load_model(filepath, custom_objects=objects)
-    if getattr(model, "optimizer", None) is not None and not isinstance(model.optimizer, _Distributed):
-        DistributedOptimizer(model.optimizer, compression=compression)
+    optimizer = getattr(model, "optimizer", None)
+    # As compile() makes it on ranks that have not loaded the model: the loss is scaled around it, and scaled gradients are reduced.
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    if inner is not None and not isinstance(optimizer, _Distributed) and not isinstance(inner, _Distributed):
+        DistributedOptimizer(inner, compression=compression)
     return model

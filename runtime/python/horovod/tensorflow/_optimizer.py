@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._aggregation import LocalAggregation, is_counted
-from horovod.tensorflow._reduce import Groups, allreduce, check_arguments, make_allreduce_grads, scale_local
+from horovod.tensorflow._reduce import Groups, allreduce, check_arguments, make_allreduce_grads, reduce_common, scale_locals
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.mpi_ops import Adasum, Average
 from horovod.tensorflow.util import key_of
@@ -60,16 +60,9 @@ class _DistributedOptimizer(_LegacyOptimizer):
         if self._agg_helper is not None:
             reduced = self._agg_helper.compute_gradients(gradients, variables)
         else:
-            common = [i for i, v in enumerate(variables) if key_of(v) not in self._local_vars]
-            reduced = list(gradients)
-            answers = self._allreduce_grads([gradients[i] for i in common], [variables[i] for i in common])
-            for i, gradient in zip(common, answers):
-                reduced[i] = gradient
+            reduced = reduce_common(self._allreduce_grads, gradients, variables, self._local_vars)
         if self._scale_local_gradients and self._local_vars and self._process_set.takes_part():
-            reduced = [
-                scale_local(g, self._process_set) if g is not None and key_of(v) in self._local_vars else g
-                for g, v in zip(reduced, variables)
-            ]
+            reduced = scale_locals(reduced, variables, self._local_vars, self._process_set)
         return list(zip(reduced, variables))
 
     def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
 """hvd.allreduce and hvd.reducescatter with compression and IndexedSlices; the reduction of all gradients of a model."""
 
 import warnings
-from typing import Any, Callable, List, Optional, Sequence, Union
+from typing import Any, Callable, List, Optional, Sequence, Set, Union
 
 import tensorflow as tf
 
@@ -341,6 +341,24 @@ def scale_local(gradient: Any, by: Any) -> Any:
         values = gradient.values / tf.cast(size, gradient.values.dtype)
         return tf.IndexedSlices(values, gradient.indices, dense_shape=gradient.dense_shape)
     return gradient / tf.cast(size, gradient.dtype)
+
+
+def scale_locals(gradients: Sequence[Any], variables: Sequence[Any], local: Set[int], by: Any) -> List[Any]:
+    """The same for those among gradients whose variables are local: `local` has their keys."""
+    pairs = zip(gradients, variables)
+    return [scale_local(g, by) if g is not None and key_of(v) in local else g for g, v in pairs]
+
+
+def reduce_common(
+    reduce: Callable[..., List[Any]], gradients: Sequence[Any], variables: Sequence[Any], local: Set[int], *more: Any
+) -> List[Any]:
+    """Gradients, of which `reduce` has reduced those whose variables are not local."""
+    common = [i for i, variable in enumerate(variables) if key_of(variable) not in local]
+    results = list(gradients)
+    reduced = reduce([gradients[i] for i in common], [variables[i] for i in common], *more)
+    for i, gradient in zip(common, reduced):
+        results[i] = gradient
+    return results
 
 
 __all__ = ["Adasum", "allreduce", "grouped_allreduce", "grouped_reducescatter", "reducescatter"]

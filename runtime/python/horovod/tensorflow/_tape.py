@@ -5,7 +5,7 @@ from typing import Any, List, Optional, Tuple
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._reduce import Groups, check_arguments, make_allreduce_grads, scale_local
+from horovod.tensorflow._reduce import Groups, check_arguments, make_allreduce_grads, reduce_common, scale_locals
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.mpi_ops import Average
 from horovod.tensorflow.util import key_of
@@ -28,18 +28,9 @@ class _DistributedGradientTape(tf.GradientTape):
         self._local_sources.add(key_of(source))
 
     def _reduce(self, gradients: List[Any], sources: List[Any], use_generic_names: bool) -> List[Any]:
-        is_local = [key_of(source) in self._local_sources for source in sources]
-        common = [i for i, local in enumerate(is_local) if not local]
-        reduced = self._allreduce_grads(
-            [gradients[i] for i in common], [sources[i] for i in common], use_generic_names
-        )
-        results = list(gradients)
-        for i, gradient in zip(common, reduced):
-            results[i] = gradient
+        results = reduce_common(self._allreduce_grads, gradients, sources, self._local_sources, use_generic_names)
         if self._scale_local_gradients and self._process_set.takes_part():
-            for i, local in enumerate(is_local):
-                if local and results[i] is not None:
-                    results[i] = scale_local(results[i], self._process_set)
+            results = scale_locals(results, sources, self._local_sources, self._process_set)
         return results
 
     def gradient(

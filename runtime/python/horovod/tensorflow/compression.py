@@ -1,62 +1,31 @@
 """Compression of tensors on their way between ranks."""
 
-from typing import Any, Tuple
+from typing import Any
 
 import tensorflow as tf
 
+from horovod.common._compression import Compressor as Compressor
+from horovod.common._compression import Narrower, NoneCompressor
 
-class Compressor:
-    """What a compression must offer: two static methods."""
 
+class _Narrower(Narrower):
     @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        """Returns the tensor to send and what `decompress` needs to undo it."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Returns the received tensor in its original type."""
-        raise NotImplementedError
+    def cast(tensor: Any, dtype: Any) -> Any:
+        return tf.cast(tensor, dtype)
 
 
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
-
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor
-
-
-class FP16Compressor(Compressor):
+class FP16Compressor(_Narrower):
     """Sends floating-point tensors as float16; others as they are."""
 
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        if tensor.dtype.is_floating and tensor.dtype != tf.float16:
-            return tf.cast(tensor, tf.float16), tensor.dtype
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor if ctx is None else tf.cast(tensor, ctx)
+    narrow = tf.float16
+    is_wide = staticmethod(lambda dtype: dtype.is_floating and dtype != tf.float16)
 
 
-class BF16Compressor(Compressor):
+class BF16Compressor(_Narrower):
     """Sends float32 and float64 tensors as bfloat16, which has their range and fewer digits; others as they are."""
 
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        if tensor.dtype in (tf.float32, tf.float64):
-            return tf.cast(tensor, tf.bfloat16), tensor.dtype
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor if ctx is None else tf.cast(tensor, ctx)
+    narrow = tf.bfloat16
+    is_wide = staticmethod(lambda dtype: dtype in (tf.float32, tf.float64))
 
 
 class Compression:

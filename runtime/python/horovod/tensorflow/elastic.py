@@ -26,6 +26,7 @@ from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import _aggregation
 from horovod.tensorflow.functions import broadcast_object
 from horovod.tensorflow.mpi_ops import init, rank, shutdown
+from horovod.tensorflow.util import state_of
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "check", "run"]
 
@@ -161,12 +162,12 @@ class TensorFlowKerasState(_ArraysState):
         super().__init__(**kwargs)
 
     def _get(self) -> List[np.ndarray]:
-        return list(self.model.get_weights()) + self._values(_coverage.variables_of(self.optimizer))
+        return list(self.model.get_weights()) + self._values(state_of(self.optimizer))
 
     def _set(self, arrays: Sequence[np.ndarray]) -> None:
         count = len(self.model.get_weights())
         self.model.set_weights(list(arrays[:count]))
-        self._assign(_coverage.variables_of(self.optimizer), arrays[count:])
+        self._assign(state_of(self.optimizer), arrays[count:])
 
 
 def check(state: Any) -> List[str]:
@@ -180,8 +181,8 @@ def check(state: Any) -> List[str]:
     kinds = [library.optimizers.Optimizer for library in libraries]
     if "tf_keras" in sys.modules:
         kinds.append(sys.modules["tf_keras"].optimizers.legacy.Optimizer)
-    optimizers = _coverage.objects_of(*kinds)
-    layers = _coverage.objects_of(tf.Module, *(library.layers.Layer for library in libraries))
+    kinds_of_layers = (tf.Module, *(library.layers.Layer for library in libraries))
+    optimizers, layers, variables = _coverage.objects_of(tuple(kinds), kinds_of_layers, tf.Variable)
     layers = [layer for layer in layers if not any(layer is optimizer for optimizer in optimizers)]
     own = getattr(state, "optimizer", None)
     model = getattr(state, "model", None)
@@ -191,7 +192,7 @@ def check(state: Any) -> List[str]:
     others = [variable for layer in layers for variable in layer.variables]
     others += [variable for optimizer in optimizers for variable in _coverage.variables_of(optimizer)]
     told = _coverage.Variables([*kept, *others])
-    for variable in _coverage.objects_of(tf.Variable):
+    for variable in variables:
         if variable.trainable and variable not in told:
             lines.append(f"{variable.name}: a variable of {_coverage.count_of([variable])} trained numbers")
             told.add(variable)  # what an assignment returned stands for the same one

@@ -2,12 +2,11 @@
 
 from typing import Any, Callable, List, Optional, Sequence
 
-import numpy as np
 import tensorflow as tf
 
-from horovod.common import _lib, _objects, _wait
-from horovod.common.process_sets import ProcessSet, global_process_set, number_of
-from horovod.tensorflow.mpi_ops import broadcast, broadcast_, rank
+from horovod.common import _arrays
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow.mpi_ops import broadcast, broadcast_
 from horovod.tensorflow.util import _executing_eagerly, variable_of
 
 
@@ -36,33 +35,6 @@ def broadcast_variables(
     return broadcast_group(variables, root_rank, process_set)
 
 
-def broadcast_array(array: np.ndarray, root_rank: int, name: Optional[str], process_set: ProcessSet) -> None:
-    """Overwrites the array with the root's, without TensorFlow."""
-    plan = _lib.Plan(
-        _lib.BROADCAST, _lib.UINT8, (array.nbytes,), name, root_rank=root_rank, process_set=number_of(process_set)
-    )
-    status = _wait.call(plan.execute, array.ctypes.data, array.ctypes.data)
-    if status:
-        raise _lib.error_of(status)
-
-
-def _gather_arrays(array: np.ndarray, name: Optional[str], process_set: ProcessSet) -> bytes:
-    """The bytes of the ranks' arrays, one after the other."""
-    import ctypes
-
-    plan = _lib.Plan(_lib.ALLGATHER, _lib.UINT8, (array.nbytes,), name, process_set=number_of(process_set))
-    status = _wait.call(plan.execute_for_result, array.ctypes.data, 0)
-    handle = plan.handle.value
-    try:
-        if status:
-            raise _lib.error_of(status)
-        result = _lib.result(handle)
-        return ctypes.string_at(result.data, result.size_bytes) if result.size_bytes else b""
-    finally:
-        if handle:
-            _lib.release(handle)
-
-
 def broadcast_object(
     obj: Any,
     root_rank: int = 0,
@@ -81,15 +53,7 @@ def broadcast_object(
     Raises:
         HorovodInternalError: a rank or link is gone, or what came was not sent so by a rank of this job.
     """
-    is_root = rank() == root_rank
-    what = _objects.broadcast_of(root_rank, name, number_of(process_set))
-    payload = _objects.sealed(obj, what) if is_root else np.zeros(0, np.uint8)
-    length = np.array([payload.nbytes], np.int64)
-    broadcast_array(length, root_rank, name and "broadcast_object." + name + ".sz", process_set)
-    if not is_root:
-        payload = np.empty(int(length[0]), np.uint8)
-    broadcast_array(payload, root_rank, name and "broadcast_object." + name + ".t", process_set)
-    return obj if is_root else _objects.opened(payload, what)
+    return _arrays.broadcast_object(obj, root_rank, name, process_set)
 
 
 def broadcast_object_fn(
@@ -113,15 +77,7 @@ def allgather_object(
     Raises:
         HorovodInternalError: a rank or link is gone, or what came was not sent so by a rank of this job.
     """
-    number = number_of(process_set)
-    payload = _objects.sealed(obj, _objects.allgather_of(rank(), name, number))
-    lengths = np.frombuffer(
-        _gather_arrays(np.array([payload.nbytes], np.int64), name and "allgather_object." + name + ".sz", process_set),
-        np.int64,
-    )
-    everything = np.frombuffer(_gather_arrays(payload, name and "allgather_object." + name + ".t", process_set), np.uint8)
-    parts = np.split(everything, np.cumsum(lengths)[:-1])
-    return [_objects.opened(part, _objects.allgather_of(who, name, number)) for who, part in zip(process_set.ranks, parts)]
+    return _arrays.allgather_object(obj, name, process_set)
 
 
 def broadcast_global_variables(root_rank: int) -> Any:

@@ -5,8 +5,7 @@ from typing import Any, Callable, List, Optional
 
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._aggregation import LocalAggregation
-from horovod.tensorflow._reduce import scale_local
-from horovod.tensorflow.util import key_of
+from horovod.tensorflow._reduce import scale_locals
 
 __all__ = ["LocalGradientAggregationHelper", "apply_op_to_not_none_tensors", "get_not_none_from_list"]
 
@@ -30,8 +29,7 @@ class ScaledAggregation(LocalAggregation):
         results = super()._reduced(values, variables)
         if self._divided_by is None:
             return results
-        is_local = [key_of(variable) in self._local for variable in variables]
-        return [scale_local(value, self._divided_by) if local else value for value, local in zip(results, is_local)]
+        return scale_locals(results, variables, self._local, self._divided_by)
 
     def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the closure after every n-th compute_gradients().

@@ -10,49 +10,19 @@ import tensorflow as tf
 
 from horovod.common import _lib, _wait
 from horovod.common import basics as _basics
-from horovod.common.basics import (
-    ccl_built as ccl_built,
-    cross_rank as cross_rank,
-    cross_size as cross_size,
-    cuda_built as cuda_built,
-    ddl_built as ddl_built,
-    gloo_built as gloo_built,
-    gloo_enabled as gloo_enabled,
-    init as init,
-    is_homogeneous as is_homogeneous,
-    is_initialized as is_initialized,
-    local_rank as local_rank,
-    local_size as local_size,
-    mpi_built as mpi_built,
-    mpi_enabled as mpi_enabled,
-    mpi_threads_supported as mpi_threads_supported,
-    rank as rank,
-    rocm_built as rocm_built,
-    shutdown as shutdown,
-    size as size,
-    start_timeline as start_timeline,
-    stop_timeline as stop_timeline,
-    sycl_built as sycl_built,
-)
+from horovod.common._exports import *  # noqa: F403  (scripts import them from here)
+from horovod.common.basics import sycl_built as sycl_built
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
-from horovod.common.util import choose_op
-from horovod.common.util import num_rank_is_power_2 as num_rank_is_power_2
+from horovod.common.util import check_num_rank_power_of_2, choose_op, num_rank_is_power_2  # noqa: F401
 from horovod.tensorflow import _xla
 from horovod.tensorflow._library import operations as _operations
 from horovod.tensorflow.util import _executing_eagerly, is_in_xla, name_of, variable_of
-
-Average, Sum, Adasum, Min, Max, Product = _lib.AVERAGE, _lib.SUM, _lib.ADASUM, _lib.MIN, _lib.MAX, _lib.PRODUCT
 
 
 def handle_average_backwards_compatibility(op: Optional[int], average: Optional[bool]) -> int:
     """The operator that a call means by `op` and the deprecated `average`."""
     return choose_op(op, average)
-
-
-def check_num_rank_power_of_2(num_rank: int) -> bool:
-    """Whether Horovod's Adasum could work with so many ranks; ours works with any number."""
-    return num_rank_is_power_2(num_rank)
 
 
 def nccl_built(verbose: bool = False) -> int:
@@ -114,9 +84,9 @@ def _set_size(number: int) -> Any:
     return size_op(number)
 
 
-def _own_place(number: int) -> int:
-    """This rank's number in a process set."""
-    return _lib.process_sets()[number].index(rank())
+def _own_rank() -> Any:
+    """This rank, as a graph is executed: it may be another one than when the graph was made."""
+    return rank() if _executing_eagerly() else rank_op()
 
 
 # --- allreduce ---
@@ -224,20 +194,23 @@ def _allgather_in(number, tensor, name=None, ignore_name_scope=False):
     )  # fmt: skip
 
 
-def _own_rows(number: int, grad: Any, rows: Any) -> Any:
-    """This rank's rows of what was gathered; `rows` are each rank's."""
-    own = _own_place(number)
-    begin = tf.reduce_sum(rows[:own])
-    return grad[begin : begin + rows[own]]
+def _own_rows(number: int, grads: Sequence[Any], tensors: Sequence[Any], ignore_name_scope: bool) -> List[Any]:
+    """This rank's rows of the gradients of what was gathered; `tensors` are those that it gave."""
+    own = tf.stack([_own_rank(), *(tf.shape(tensor)[0] for tensor in tensors)])
+    all_ranks = _allgather_in(number, own[tf.newaxis], None, ignore_name_scope)
+    place = tf.argmax(tf.cast(tf.equal(all_ranks[:, 0], own[0]), tf.int32), output_type=tf.int32)
+    begins = tf.reduce_sum(all_ranks[:place, 1:], 0)
+    return [
+        tf.ensure_shape(grad[begins[i] : begins[i] + own[i + 1]], tensor.shape)
+        for i, (grad, tensor) in enumerate(zip(grads, tensors))
+    ]
 
 
 @tf.RegisterGradient("HorovodAllgather")
 def _allgather_grad(op: tf.Operation, grad: Any) -> Any:
     number, ignore_name_scope = op.get_attr("process_set_id"), op.get_attr("ignore_name_scope")
     reduced = _allreduce_in(number, grad, None, Average, ignore_name_scope=ignore_name_scope)
-    rows = _allgather_in(number, tf.shape(op.inputs[0])[:1], None, ignore_name_scope)
-    result = _own_rows(number, reduced, rows)
-    return tf.ensure_shape(result, op.inputs[0].shape)
+    return _own_rows(number, [reduced], op.inputs, ignore_name_scope)[0]
 
 
 def grouped_allgather(
@@ -262,12 +235,7 @@ def grouped_allgather(
 def _grouped_allgather_grad(op: tf.Operation, *grads: Any) -> List[Any]:
     number, ignore_name_scope = op.get_attr("process_set_id"), op.get_attr("ignore_name_scope")
     reduced = _grouped_allreduce_in(number, list(grads), None, Average, ignore_name_scope=ignore_name_scope)
-    own_rows = tf.stack([tf.shape(tensor)[0] for tensor in op.inputs])
-    rows = _allgather_in(number, own_rows[tf.newaxis], None, ignore_name_scope)
-    return [
-        tf.ensure_shape(_own_rows(number, grad, rows[:, i]), tensor.shape)
-        for i, (grad, tensor) in enumerate(zip(reduced, op.inputs))
-    ]
+    return _own_rows(number, reduced, op.inputs, ignore_name_scope)
 
 
 # --- broadcast ---
@@ -294,7 +262,7 @@ def broadcast(
 def _broadcast_grad(op: tf.Operation, grad: Any) -> Any:
     number = op.get_attr("process_set_id")
     reduced = _allreduce_in(number, grad, None, Average, ignore_name_scope=op.get_attr("ignore_name_scope"))
-    return reduced if rank() == op.get_attr("root_rank") else reduced * 0
+    return reduced * tf.cast(tf.equal(_own_rank(), op.get_attr("root_rank")), reduced.dtype)
 
 
 def broadcast_(
@@ -474,9 +442,7 @@ def join() -> Any:
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns once every rank has called it. Not within graphs."""
     plan = _lib.Plan(_lib.BARRIER, _lib.UINT8, (), None, process_set=number_of(process_set))
-    status = _wait.call(plan.execute, 0, 0)
-    if status:
-        raise _lib.error_of(status)
+    _lib.check(_wait.call(plan.execute, 0, 0))
 
 
 def size_op(process_set_id: int = 0, name: Optional[str] = None) -> Any:

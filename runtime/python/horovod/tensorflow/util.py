@@ -1,8 +1,10 @@
 """Helpers for both of TensorFlow's ways to execute, and for both kinds of variables."""
 
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 import tensorflow as tf
+
+from horovod.common import _coverage
 
 
 def _executing_eagerly() -> bool:
@@ -40,6 +42,18 @@ def evaluated(result: Any) -> Any:
 def key_of(variable: Any) -> int:
     """What a variable is found by; variables of Keras 3 have no ref()."""
     return id(variable_of(variable))
+
+
+def state_of(optimizer: Any) -> List[Any]:
+    """The variables of an optimizer by which ranks step alike, each once. In legacy Keras its learning rate and the scale of its loss
+    are not among `optimizer.variables`."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    others = [getattr(inner, "_learning_rate", None)]  # it may be a schedule
+    others += [value for _, value in sorted(getattr(inner, "_hyper", {}).items())]  # of older optimizers
+    scale = getattr(optimizer, "_loss_scale", None)  # a number, if it does not change
+    others += [getattr(scale, "current_loss_scale", None), getattr(scale, "counter", None)]
+    found = _coverage.variables_of(optimizer) + [value for value in others if isinstance(value, tf.Variable)]
+    return list({key_of(variable): variable for variable in found}.values())
 
 
 def name_of(variable: Any) -> str:

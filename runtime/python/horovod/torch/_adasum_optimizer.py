@@ -39,7 +39,7 @@ class AdasumMixin(NamedMixin):
         yield
 
     def _hvd_name(self, group_index: int, index: int, p: torch.Tensor) -> str:
-        return "adasum." + self._hvd_names.get(p, f"noname.{group_index}.{index}")
+        return "adasum." + self._hvd_names.get(p, f"unnamed.{group_index}.{index}")
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Makes the wrapped optimizer's step on this rank, then sets the parameters to the Adasum of all ranks'

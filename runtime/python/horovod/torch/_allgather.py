@@ -7,8 +7,8 @@ import torch
 from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.torch._allreduce import allreduce, grouped_allreduce
-from horovod.torch._handles import execute, plan_on, result_tensor, start, start_group, synchronize
-from horovod.torch._tensors import MOVED, check_group, dtype_of, full_name, group_names, needs_gradient, shape_in_rows, within_reach
+from horovod.torch._handles import execute, result_tensor, start, start_rows_group, synchronize
+from horovod.torch._tensors import MOVED, check_group, dtype_of, full_name, needs_gradient, shape_in_rows, within_reach
 
 
 def _arguments(tensor, name, process_set):
@@ -59,18 +59,7 @@ def grouped_allgather_async(
     tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts `grouped_allgather`; returns one handle, whose `synchronize` gives the list of new tensors."""
-    tensors = check_group(tensors, MOVED)
-    sources = [within_reach(tensor) for tensor in tensors]
-    names = group_names("grouped_allgather.", name, len(tensors))
-    number = number_of(process_set)
-    plans = [
-        plan_on(
-            source, None,
-            _lib.ALLGATHER, dtype_of(source, MOVED), shape_in_rows(source), one_name, _lib.SUM, 0, 1.0, 1.0, number,
-        )
-        for source, one_name in zip(sources, names)
-    ]  # fmt: skip
-    return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], plans)
+    return start_rows_group(_lib.ALLGATHER, "grouped_allgather.", check_group(tensors, MOVED), name, number_of(process_set))
 
 
 class _GroupedAllgather(torch.autograd.Function):

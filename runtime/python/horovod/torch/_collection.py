@@ -67,7 +67,7 @@ def _end_backward() -> None:
                 owner.note_versions()
             continue
         try:
-            owner.start_all()
+            owner.start_all(is_step=False)
             completed.append(owner)
         except BaseException as error:
             failure = failure or error

@@ -14,7 +14,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._device import Place, follow, place_of
 from horovod.torch._host_groups import prepare as prepare_host_group
 from horovod.torch._plans import plans_of, take_plan
-from horovod.torch._tensors import DTYPES, MOVED, dtype_of, full_name, is_in_place, shape_of, within_reach
+from horovod.torch._tensors import DTYPES, MOVED, dtype_of, full_name, group_names, is_in_place, shape_in_rows, shape_of, within_reach
 
 
 class _Pending:
@@ -151,7 +151,7 @@ def execute_into(
     target = Target(tensor, output, MOVED if kind == _lib.BROADCAST else reduce_op)
     free, plan = _take_plan_into(target, kind, prefix, name, reduce_op, root_rank, prescale, postscale, process_set)
     status = _wait.call(plan.execute, target.source.data_ptr(), target.memory.data_ptr())
-    if status:
+    if status:  # no call of check(): it would be a fortieth of a small operation
         raise _lib.error_of(status)
     free.append(plan)
     return target.finish()
@@ -188,8 +188,7 @@ def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan:
     status = _wait.call(taken.execute_for_result, 0 if source is None else source.data_ptr(), 0)
     handle = taken.handle.value
     try:
-        if status:
-            raise _lib.error_of(status)
+        _lib.check(status)
         free.append(taken)
         return finish(handle)
     finally:
@@ -201,9 +200,7 @@ def execute_without_tensor(kind: int, process_set: int = 0) -> None:
     """Executes an operation without a tensor: a barrier."""
     key = (kind, _lib.UINT8, (), None, _lib.SUM, 0, 1.0, 1.0, process_set)
     free, plan = _take_plan_of(key, None)
-    status = _wait.call(plan.execute, 0, 0)
-    if status:
-        raise _lib.error_of(status)
+    _lib.check(_wait.call(plan.execute, 0, 0))
     free.append(plan)
 
 
@@ -271,6 +268,23 @@ def plan_on(source: torch.Tensor, output: Optional[torch.Tensor], *arguments: An
     return plan
 
 
+def start_rows_group(
+    kind: int, prefix: str, tensors: Sequence[torch.Tensor], name: Optional[str], process_set: int,
+    reduce_op: int = _lib.SUM, prescale: float = 1.0, postscale: float = 1.0,
+) -> int:  # fmt: skip
+    """Starts operations that cut or join tensors along the first dimension, as `start_group`."""
+    sources = [within_reach(tensor) for tensor in tensors]
+    op = MOVED if kind == _lib.ALLGATHER else reduce_op
+    plans = [
+        plan_on(
+            source, None,
+            kind, dtype_of(source, op), shape_in_rows(source), one_name, reduce_op, 0, prescale, postscale, process_set,
+        )
+        for source, one_name in zip(sources, group_names(prefix, name, len(tensors)))
+    ]  # fmt: skip
+    return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], plans)
+
+
 # ---- what users call ----
 
 
@@ -297,8 +311,7 @@ def _finish_together(handle: int, pending: _Pending) -> Any:
     finally:
         if not any(pending.library_handles):  # else Ctrl-C came before the wait, and the library has the memory
             _pending.pop(handle, None)
-    if status:
-        raise _lib.error_of(status)
+    _lib.check(status)
     return pending.finish()
 
 

@@ -11,7 +11,7 @@ with gradients between backward and step, it does with the reduced ones.
 
 import contextlib
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -107,6 +107,7 @@ class Reducer:
         self._hooks: List[Any] = []
         self._seen_ended = _Ended.count
         self._is_again = False  # guarded by common.lock
+        self._left: Set[Gradient] = set()  # of the backward pass that is ending: those to which others are still to add
         self._plans_of = self._set_of_plans()
         # A parameter outlives this reducer when the script makes another optimizer for it.
         weakref.finalize(self, _end, self.common, self._hooks)
@@ -166,13 +167,14 @@ class Reducer:
             self._earlier.append(common.batch.handles)
         common.batch = _lib.Batch(capacity)
 
-    def start_all(self) -> None:
-        """Starts what is not started yet, so that every parameter's gradient is on its way."""
+    def start_all(self, is_step: bool = True) -> None:
+        """Starts what is not started yet, so that every parameter's gradient is on its way. Not a step: but for those to which
+        backward passes are still to add (backward_passes_per_step), as where losses are of different layers."""
         add_new = self._add_new()
         if add_new is not None:
             add_new()
         try:
-            self.start_missing()
+            self.start_missing(is_step)
         except BaseException:
             # No operation may use memory any more. The first error says more than those that follow.
             with contextlib.suppress(Exception):
@@ -218,10 +220,11 @@ class Reducer:
     def complete(self) -> None:
         """Waits for what start_all() has started: all gradients are reduced then."""
         self.finish()
-        self.common.is_synchronized = True
+        left, self._left = self._left, set()
+        self.common.is_synchronized = not left
         self.common.is_by_user = False
         if self.settings.op != _lib.AVERAGE:
-            present = [(gradient, p.grad) for p, gradient in self.gradients.items() if p.grad is not None]
+            present = [(gradient, p.grad) for p, gradient in self.gradients.items() if p.grad is not None and gradient not in left]
             self.common.reduced = {gradient: weakref.ref(grad) for gradient, grad in present}
 
     def note_versions(self) -> None:
@@ -245,10 +248,14 @@ class Reducer:
             "checkpoint(use_reentrant=False), with which backward() itself completes the gradients"
         )
 
-    def start_missing(self) -> None:
+    def start_missing(self, is_step: bool) -> None:
         """Starts the gradients that backward did not start; a missing one counts as zeros."""
+        self._left = set()
         for p, gradient in self.gradients.items():
             if gradient.grad is not None:
+                continue
+            if not is_step and gradient.group is None and 0 < gradient.passes_left < self.settings.passes:
+                self._left.add(gradient)
                 continue
             grad = p.grad
             if self.common.reduced and gradient.is_reduced(grad) and not is_zeros(grad):
@@ -297,7 +304,8 @@ class Reducer:
             common.decide_start()
         common.clear()
         for gradient in self.gradients.values():
-            gradient.forget()
+            if gradient not in self._left:
+                gradient.forget()
         for group in self._groups:
             group.start_over()
         if failure is not None:

@@ -8,8 +8,8 @@ from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.common.util import choose_op
 from horovod.torch._allgather import allgather, grouped_allgather
-from horovod.torch._handles import execute, plan_on, result_tensor, start, start_group, synchronize
-from horovod.torch._tensors import check_group, dtype_of, full_name, group_names, needs_gradient, shape_in_rows, within_reach
+from horovod.torch._handles import execute, result_tensor, start, start_rows_group, synchronize
+from horovod.torch._tensors import check_group, dtype_of, full_name, needs_gradient, shape_in_rows, within_reach
 from horovod.torch.compression import Compression
 
 
@@ -108,19 +108,10 @@ def grouped_reducescatter_async(
 ) -> int:
     """Starts `grouped_reducescatter`; returns one handle, whose `synchronize` gives the list of new tensors."""
     op = _check_op(op)
-    tensors = check_group(tensors)
-    sources = [within_reach(tensor) for tensor in tensors]
-    names = group_names("grouped_reducescatter.", name, len(tensors))
-    number = number_of(process_set)
-    factors = float(prescale_factor), float(postscale_factor)
-    plans = [
-        plan_on(
-            source, None,
-            _lib.REDUCESCATTER, dtype_of(source), shape_in_rows(source), one_name, op, 0, *factors, number,
-        )
-        for source, one_name in zip(sources, names)
-    ]  # fmt: skip
-    return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], plans)
+    return start_rows_group(
+        _lib.REDUCESCATTER, "grouped_reducescatter.", check_group(tensors), name, number_of(process_set), op,
+        float(prescale_factor), float(postscale_factor),
+    )  # fmt: skip
 
 
 class _GroupedReducescatter(torch.autograd.Function):

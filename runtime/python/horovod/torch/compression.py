@@ -1,62 +1,31 @@
 """Compression of tensors on their way between ranks."""
 
-from typing import Any, Tuple
+from typing import Any
 
 import torch
 
+from horovod.common._compression import Compressor as Compressor
+from horovod.common._compression import Narrower, NoneCompressor
 
-class Compressor:
-    """Compressor is what a compression must offer: two static methods."""
 
+class _Narrower(Narrower):
     @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        """Returns the tensor to send and what `decompress` needs to undo it."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """Returns the received tensor in its original type."""
-        raise NotImplementedError
+    def cast(tensor: Any, dtype: Any) -> Any:
+        return tensor.to(dtype)
 
 
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return tensor
-
-
-class FP16Compressor(Compressor):
+class FP16Compressor(_Narrower):
     """Sends floating-point tensors as float16; others as they are."""
 
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        if tensor.dtype.is_floating_point and tensor.dtype != torch.float16:
-            return tensor.to(torch.float16), tensor.dtype
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return tensor if ctx is None else tensor.to(ctx)
+    narrow = torch.float16
+    is_wide = staticmethod(lambda dtype: dtype.is_floating_point and dtype != torch.float16)
 
 
-class BF16Compressor(Compressor):
+class BF16Compressor(_Narrower):
     """Sends float32 and float64 tensors as bfloat16, which has their range and fewer digits; others as they are."""
 
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        if tensor.dtype in (torch.float32, torch.float64):
-            return tensor.to(torch.bfloat16), tensor.dtype
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return tensor if ctx is None else tensor.to(ctx)
+    narrow = torch.bfloat16
+    is_wide = staticmethod(lambda dtype: dtype in (torch.float32, torch.float64))
 
 
 class Compression:

@@ -4,51 +4,11 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 import torch
 
-from horovod.common import _objects
+from horovod.common._arrays import allgather_object as allgather_object
+from horovod.common._arrays import broadcast_object
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _sparse, mpi_ops
 from horovod.torch._broadcast import broadcast_into
-
-
-def _sealed(obj: Any, what: str) -> torch.Tensor:
-    return torch.from_numpy(_objects.sealed(obj, what))
-
-
-def _opened(sealed: torch.Tensor, what: str) -> Any:
-    return _objects.opened(sealed.numpy(), what)
-
-
-def broadcast_object(
-    obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
-) -> Any:
-    """Returns the root's object on every rank; on the root, `obj` itself.
-
-    Args:
-        obj: anything that cloudpickle can carry; looked at on the root only.
-        root_rank: 0 ... size() - 1, the same on every rank.
-        name: the same on every rank.
-
-    Raises:
-        HorovodInternalError: a rank or link is gone; on every rank. Or what came was not sent so by a rank of this job.
-        Whatever pickling raises, on the root; the other ranks then wait until the root comes again or ends.
-    """
-    is_root = mpi_ops.rank() == root_rank
-    what = _objects.broadcast_of(root_rank, name, process_set.process_set_id)
-    payload = _sealed(obj, what) if is_root else torch.empty(0, dtype=torch.uint8, device="cpu")
-    length = torch.tensor([payload.numel()], dtype=torch.int64, device="cpu")
-    mpi_ops.broadcast_(length, root_rank, name and name + ".sz", process_set)
-    if not is_root:
-        payload = torch.empty(int(length), dtype=torch.uint8, device="cpu")
-    mpi_ops.broadcast_(payload, root_rank, name and name + ".t", process_set)
-    return obj if is_root else _opened(payload, what)
-
-
-def allgather_object(obj: Any, name: Optional[str] = None) -> List[Any]:
-    """Returns the ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
-    payload = _sealed(obj, _objects.allgather_of(mpi_ops.rank(), name, 0))
-    lengths = mpi_ops.allgather(torch.tensor([payload.numel()], device="cpu"), name and name + ".sz").tolist()
-    everything = mpi_ops.allgather(payload, name and name + ".t")
-    return [_opened(part, _objects.allgather_of(rank, name, 0)) for rank, part in enumerate(everything.split(lengths))]
 
 
 def broadcast_parameters(

@@ -20,41 +20,9 @@ from typing import Optional
 
 import torch
 
-from horovod.common import _lib
 from horovod.common import basics as _basics  # noqa: F401  (Horovod's name for what knows the job)
-from horovod.common.basics import (  # noqa: F401  (scripts import them from here)
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
-from horovod.common.exceptions import HorovodInternalError  # noqa: F401
-from horovod.common.process_sets import (  # noqa: F401
-    ProcessSet,
-    add_process_set,
-    global_process_set,
-    remove_process_set,
-)
-from horovod.common.util import choose_op
-from horovod.common.util import num_rank_is_power_2 as num_rank_is_power_2
+from horovod.common._exports import *  # noqa: F401, F403  (scripts import them from here)
+from horovod.common.util import check_num_rank_power_of_2, choose_op, num_rank_is_power_2  # noqa: F401
 from horovod.torch._allgather import (  # noqa: F401
     allgather,
     allgather_async,
@@ -83,22 +51,10 @@ from horovod.torch._reducescatter import (  # noqa: F401
 )
 from horovod.torch._sparse import sparse_allreduce_async  # noqa: F401
 
-Average = _lib.AVERAGE
-Sum = _lib.SUM
-Adasum = _lib.ADASUM
-Min = _lib.MIN
-Max = _lib.MAX
-Product = _lib.PRODUCT
-
 
 def handle_average_backwards_compatibility(op: Optional[int], average: Optional[bool]) -> int:
     """Returns the operator that a call means by `op` and the deprecated `average`."""
     return choose_op(op, average)
-
-
-def check_num_rank_power_of_2(num_rank: int) -> bool:
-    """Returns whether Horovod's Adasum could work with so many ranks; ours works with any number."""
-    return num_rank_is_power_2(num_rank)
 
 
 def gpu_available(ext_base_name: str = "torch", verbose: bool = False) -> bool:

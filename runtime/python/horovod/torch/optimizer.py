@@ -94,7 +94,8 @@ class _DistributedOptimizer(NamedMixin):
             return travelling_names.name_of(p, self._hvd_names[p], self._hvd_settings.process_set)
         self._hvd_number = travelling_names.next_unnamed() if self._hvd_number is None else self._hvd_number
         self._hvd_names[p] = f"allreduce.noname.{self._hvd_number}.{group_index}.{index}"
-        return self._hvd_names[p]
+        # The library takes a name with "noname" for one that never comes again, and has ranks tell it in full each time.
+        return f"allreduce.unnamed.{self._hvd_number}.{group_index}.{index}"
 
     @property
     def _parameter_names(self) -> Dict[torch.Tensor, str]:
@@ -178,7 +179,9 @@ class _DistributedOptimizer(NamedMixin):
                 if common.is_synchronized and common.is_by_user:
                     warnings.warn(_TWO_SYNCHRONIZATIONS, stacklevel=2)
                 self._hvd_complete()
-        self._hvd_reducer.start_over()
+        if reduced_closure is closure:
+            self._hvd_reducer.start_over()
+        # Else the closure may make no gradient, and then those that are reduced already are the step's.
         result = super().step() if reduced_closure is None else super().step(reduced_closure)
         self._hvd_reducer.start_over()
         return result

@@ -3,11 +3,12 @@
 An estimator needs two things of a backend: run() and num_processes(). Horovod's, and your own, work as well.
 """
 
+import contextlib
 import inspect
 import os
 import pickle
 import threading
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from horovod.runner import run as run_on_hosts
 from horovod.runner._job import pickled_call
@@ -41,6 +42,10 @@ def default_num_proc() -> int:
     return _session.active().default_parallelism()
 
 
+# A job that horovod.spark.run starts again knows nothing of the checkpoints that a fit has written meanwhile.
+_RESTARTS = ("restarts", "elastic_restarts")
+
+
 class SparkBackend(Backend):
     """In Spark's executors, a task for each process.
 
@@ -49,6 +54,7 @@ class SparkBackend(Backend):
         env: variables for them. Without it they get those that this program has set in os.environ, where their executor has
             no others of the same names.
         arguments: what else horovod.spark.run takes: stdout, stderr, prefix_output_with_timestamp, start_timeout, verbose, ...
+            but for restarts and elastic_restarts: the estimator's restarts goes on from the last checkpoint.
     """
 
     reads_where_spark_does = True
@@ -56,6 +62,11 @@ class SparkBackend(Backend):
     def __init__(self, num_proc: Optional[int] = None, env: Optional[Dict[str, str]] = None, **arguments: Any) -> None:
         from horovod import spark
 
+        for name in _RESTARTS:
+            if arguments.get(name):
+                raise ValueError(
+                    f"SparkBackend: leave {name} out, which would train again from where the fit began; use the estimator's restarts="
+                )
         _check_arguments("SparkBackend", spark.run, arguments, ("fn", "args", "kwargs", "num_proc", "env"))
         self._num_proc = num_proc
         self._env = env  # programs' subclasses know it and the next by these names
@@ -75,7 +86,7 @@ class SparkBackend(Backend):
         call = (fn, args, kwargs or {})
         if variables:
             call = (_call_with_defaults, (variables, pickled_call(*call)), {})
-        with _turns.take(count, _task_slots()):
+        with _turns.take(count, _task_slots(self._kwargs.get("gpus_per_process") or 0)):
             return spark.run(*call, num_proc=count, env={**(self._env or {}), **(env or {})} or None, **self._kwargs)
 
     def num_processes(self) -> int:
@@ -172,11 +183,13 @@ def _call_with_variables(variables: Dict[str, str], fn: Callable[..., Any], args
     return fn(*args, **kwargs)
 
 
-def _task_slots() -> int:
-    """How many tasks the cluster runs at once. Where it does not tell (Spark Connect), as many as it has cores."""
+def _task_slots(gpus_per_task: int) -> int:
+    """How many tasks the cluster runs at once. `gpus_per_task`: as of _session.active().
+
+    Where it does not tell (Spark Connect), as many as it has cores."""
     from horovod.spark import _session
 
-    session = _session.active()
+    session = _session.active(gpus_per_task)
     slots = session.slots()
     return session.default_parallelism() if slots is None else slots
 
@@ -188,32 +201,18 @@ class _Turns:
         self._changed = threading.Condition()
         self._taken = 0
 
-    def take(self, count: int, slots: Optional[int]) -> "_Turn":
-        return _Turn(self, count, slots)
-
-    def begin(self, count: int, slots: Optional[int]) -> None:
+    @contextlib.contextmanager
+    def take(self, count: int, slots: Optional[int]) -> Iterator[None]:
         with self._changed:
             # Each wait is bounded by the job before it, which has deadlines of its own.
             self._changed.wait_for(lambda: slots is None or not self._taken or self._taken + count <= slots)
             self._taken += count
-
-    def end(self, count: int) -> None:
-        with self._changed:
-            self._taken -= count
-            self._changed.notify_all()
-
-
-class _Turn:
-    def __init__(self, turns: _Turns, count: int, slots: Optional[int]) -> None:
-        self._turns = turns
-        self._count = count
-        self._slots = slots
-
-    def __enter__(self) -> None:
-        self._turns.begin(self._count, self._slots)
-
-    def __exit__(self, *_: Any) -> None:
-        self._turns.end(self._count)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= count
+                self._changed.notify_all()
 
 
 _turns = _Turns()

@@ -21,6 +21,8 @@ _log = logging.getLogger("horovod.spark")
 class DataModule:
     """What a training loop asks of its data. A context manager: files and threads end with it.
 
+    KerasEstimator also needs an attribute `train_steps`, the steps of an epoch, unless it has train_steps_per_epoch.
+
     Args:
         train_dir, val_dir: where the data is: a Dataset, or a folder with a manifest or Parquet files.
         num_train_epochs: how many epochs are to come.
@@ -83,7 +85,7 @@ class DataModule:
 
     def val_data(self) -> Iterator[Batch]:
         """The batches of the validation data; rows whose weight in the column "__weight" is 0 only fill the
-        last one."""
+        last one. Without that column each row counts."""
         raise NotImplementedError
 
 

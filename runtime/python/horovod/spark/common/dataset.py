@@ -108,35 +108,46 @@ class Prepared:
     made: bool = False
 
 
-def open_prepared(store: Any, dataset_idx: Optional[int] = None, path: Optional[str] = None) -> Prepared:
-    """What stands in the store: at `path`, as an earlier prepare() said, or at the train and validation paths."""
+def open_prepared(
+    store: Any,
+    dataset_idx: Optional[int] = None,
+    path: Optional[str] = None,
+    columns: Optional[Sequence[str]] = None,
+    has_validation: bool = True,
+) -> Prepared:
+    """What stands in the store: at `path`, as an earlier prepare() said, or at the train and validation paths.
+
+    `columns`: those to read of files that a program has written; default: all. `has_validation`: False leaves the data at the
+    validation path out."""
     if path is not None:
         train, validation = read_manifest(store, f"{path}/train"), read_manifest(store, f"{path}/validation")
         if train is None:
             raise ValueError(f"{store!r}: there is no data at {path}; was it removed while a fit still used it?")
         return Prepared(train, validation, path, True)
     folder = store.get_train_data_path(dataset_idx)
-    train = open_folder(store, folder)
-    validation = _find_in(store, store.get_val_data_path(dataset_idx), train.copy_path)
-    return Prepared(train, validation, folder)
+    train = open_folder(store, folder, columns)
+    place = store.get_val_data_path(dataset_idx)
+    return Prepared(train, _find_in(store, place, columns, train.copy_path) if has_validation else None, folder)
 
 
-def open_folder(store: Any, folder: str) -> Dataset:
-    """The data of one folder."""
-    found = _find_in(store, folder)
+def open_folder(store: Any, folder: str, columns: Optional[Sequence[str]] = None) -> Dataset:
+    """The data of one folder; `columns`: as of open_prepared()."""
+    found = _find_in(store, folder, columns)
     if found is None:
         raise ValueError(f"{store!r}: there is no data at {folder}; call fit(df) first or write Parquet files there")
     return found
 
 
-def _find_in(store: Any, folder: str, copy_path: Optional[str] = None) -> Optional[Dataset]:
+def _find_in(
+    store: Any, folder: str, columns: Optional[Sequence[str]], copy_path: Optional[str] = None
+) -> Optional[Dataset]:
     """The data of one folder: its Parquet files, as a program has written them, or else what the manifest there names.
 
     Files come first, because every fit leaves a manifest and must not change what others have written. `copy_path`: what
     the manifest must be of. Two fits may leave theirs at one time, and rows of one may be in both parts of the other."""
     files = data_files(store, folder)
     if files:
-        return scan(store.fs, files)
+        return scan(store.fs, files, None if columns is None else dict.fromkeys(columns))
     found = read_manifest(store, folder)
     return found if found is None or copy_path in (None, found.copy_path) else None
 

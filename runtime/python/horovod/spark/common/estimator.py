@@ -1,9 +1,9 @@
 """What the estimators of all frameworks do alike: check what they were told, make the data ready, run, and give a model."""
 
-import dataclasses
 import hashlib
 import inspect
 import pickle
+import re
 import secrets
 import time
 import uuid
@@ -34,6 +34,12 @@ def _frame_of(df: Any, dataset: Any) -> Any:
     if (df is None) == (dataset is None):
         raise TypeError("give one DataFrame")
     return dataset if df is None else df
+
+
+def _read_columns(told: EstimatorParams, features: List[str]) -> List[str]:
+    """All columns that a fit with these features reads."""
+    weight = told.getSampleWeightCol()
+    return [*features, *told.getLabelCols(), *([weight] if weight else [])]
 
 
 class HorovodModel(ModelParams, Saved, Model):
@@ -74,10 +80,11 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
     def _fit_on_parquet(self, dataset_idx: Optional[int] = None) -> HorovodModel:
         """What fit_on_parquet() does. Subclasses of programs override it, as in Horovod."""
         self._check_told()
-        data = dataset.open_prepared(self.getStore(), dataset_idx)
-        if not self.getValidation():
-            data = dataclasses.replace(data, validation=None)
-        elif data.validation is None:
+        # Without feature_cols all columns are read, and which these are the files say.
+        columns = _read_columns(self, self.getFeatureCols()) if self.getFeatureCols() else None
+        has_validation = bool(self.getValidation())
+        data = dataset.open_prepared(self.getStore(), dataset_idx, columns=columns, has_validation=has_validation)
+        if has_validation and data.validation is None:
             place = self.getStore().get_val_data_path(dataset_idx)
             raise ValueError(
                 f"validation={self.getValidation()!r}, and there is no data at {place}; write it there, or leave validation out"
@@ -131,8 +138,7 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
 
     def _fit_checked(self, data: Any, metadata: Dict[str, Any]) -> HorovodModel:
         backend = self._get_or_create_backend()
-        weight = self.getSampleWeightCol()
-        for name in [*(self.getFeatureCols() or []), *self.getLabelCols(), *([weight] if weight else [])]:
+        for name in _read_columns(self, self.getFeatureCols() or []):
             data.train.column(name)  # ValueError
         self._check_rows(data, backend.num_processes())
         return self._fit_on_prepared_data(backend, data, metadata)
@@ -271,12 +277,11 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             warnings.warn(f"the model is not left in the run's folder of the store: {type(error).__name__}: {error}")
 
     def _common(self, data: Any, run_id: str) -> Dict[str, Any]:
-        labels, weight = self.getLabelCols(), self.getSampleWeightCol()
         features = self._features_of([column.name for column in data.train.columns])
         return dict(
             data=data, module=self.getDataModule() or ArrowDataModule,
-            columns=[*features, *labels, *([weight] if weight else [])], feature_cols=features, label_cols=labels,
-            sample_weight_col=weight, transform=self._transform_of_batches(), compression=self.getGradientCompression(),
+            columns=_read_columns(self, features), feature_cols=features, label_cols=self.getLabelCols(),
+            sample_weight_col=self.getSampleWeightCol(), transform=self._transform_of_batches(), compression=self.getGradientCompression(),
             run_id=run_id, batch_size=self._batch_rows(data), val_batch_size=self.getValBatchSize() or self.getBatchSize(),
             epochs=self.getEpochs(), train_steps=self.getTrainStepsPerEpoch(),
             validation_steps=self.getValidationStepsPerEpoch(), backward_passes=self.getBackwardPassesPerStep(),
@@ -391,12 +396,21 @@ def check_transform(plan: fit.Plan, store: Any) -> None:
     except Exception:
         pass  # where it is not the function, the ranks tell what they cannot read
     if failures and not isinstance(failures[0], ImportError):
-        error = failures[0]
-        warnings.warn(
-            f"transformation_fn fails with the first batch on the driver: {type(error).__name__}: {error}; the processes that train "
-            "call it too",
-            stacklevel=4,
-        )
+        warn_of_driver("transformation_fn fails with the first batch", failures[0], "call it too")
+
+
+# What errors say where the driver lacks a GPU, does not use it, or is no rank.
+_NEEDS_RANK = re.compile(r"cuda|nvidia|on the same device|has not been initialized", re.IGNORECASE)
+
+
+def needs_rank(error: Exception) -> bool:
+    """Whether a model or a loss has failed on the driver because it needs a GPU or Horovod, which ranks have."""
+    return _NEEDS_RANK.search(str(error)) is not None
+
+
+def warn_of_driver(what: str, error: Exception, then: str) -> None:
+    """Warns of what may fail on the driver alone. `then`: what the processes that train do all the same."""
+    warnings.warn(f"{what} on the driver: {type(error).__name__}: {error}; the processes that train {then}")
 
 
 def check_data_module(module: Any) -> None:

@@ -1,11 +1,11 @@
 """What a rank is told of a fit, whatever the framework is. Ranks import it; it needs no Spark."""
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import numpy
 
-from horovod.spark.common.reader import Reader
+from horovod.spark.common.reader import WEIGHT, Reader
 
 
 @dataclass
@@ -56,6 +56,17 @@ def data_of(plan: Plan, store: Any, rank: int, size: int) -> Any:
         steps_per_epoch_val=plan.validation_steps, verbose=plan.verbose, store=store, seed=plan.seed,
         ahead=plan.train_ahead,
     )  # fmt: skip
+
+
+def counted(batches: Iterable[Dict[str, numpy.ndarray]]) -> Iterator[Dict[str, numpy.ndarray]]:
+    """Batches for validation, in which each row counts once: rows that only fill the last batch are left out.
+
+    A data module of the program's own may have no such rows, and no column that says which they are."""
+    for batch in batches:
+        weight = batch.pop(WEIGHT, None)
+        is_counted = numpy.ones(1, bool) if weight is None else weight > 0
+        if is_counted.any():
+            yield batch if is_counted.all() else {name: values[is_counted] for name, values in batch.items()}
 
 
 def first_batch(plan: Plan, store: Any, transform: Optional[Callable[[Any], Any]]) -> Dict[str, numpy.ndarray]:

@@ -5,7 +5,7 @@ from typing import Any, Dict, Tuple
 import keras
 
 from horovod.spark.common import fit, schema
-from horovod.spark.common.estimator import HorovodEstimator
+from horovod.spark.common.estimator import HorovodEstimator, needs_rank, warn_of_driver
 from horovod.spark.common.params import EstimatorParams as EstimatorParams  # programs import it from here
 from horovod.spark.common.params import Parameter, described
 from horovod.spark.keras import carried, state, train
@@ -115,6 +115,9 @@ class KerasEstimator(HorovodEstimator):
                 model.test_on_batch(*tensors)
                 return
             except Exception as error:
+                if needs_rank(error):
+                    warn_of_driver("the model and its loss cannot be tried", error, "call them all the same")
+                    return
                 failure = error
         raise ValueError(f"the model or its loss cannot take these columns: {failure}") from failure
 

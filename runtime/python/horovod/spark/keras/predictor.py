@@ -4,13 +4,13 @@ Keras chooses its backend when it is first imported, so this module must not imp
 """
 
 import contextlib
-import os
 import pickle
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 import cloudpickle
 import numpy
 
+from horovod.common._variables import env
 from horovod.spark.keras import carried
 
 
@@ -26,7 +26,8 @@ class KerasPredictor:
 
     def _open(self) -> Any:
         # Where torch cannot tell the shape of an output, Keras computes it there, whatever keras.device() says.
-        with _environment({"KERAS_BACKEND": self._backend, "KERAS_TORCH_DEVICE": "cpu"}):
+        # Nothing of ours stays in a Spark worker's environment.
+        with env(KERAS_BACKEND=self._backend, KERAS_TORCH_DEVICE="cpu"):
             import keras as imported
         _hide_gpus(self._backend)
         imported.config.set_floatx(self._floatx)
@@ -46,21 +47,6 @@ class KerasPredictor:
         with keras.device("cpu"):
             outputs = self._model.predict_on_batch(inputs[0] if len(inputs) == 1 else inputs)
         return [numpy.asarray(output) for output in keras.tree.flatten(outputs)]  # in the order of model.outputs
-
-
-@contextlib.contextmanager
-def _environment(variables: Dict[str, str]) -> Iterator[None]:
-    """These variables for a while: nothing of ours stays in a Spark worker's environment."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _hide_gpus(backend: str) -> None:

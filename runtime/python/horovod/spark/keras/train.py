@@ -16,7 +16,6 @@ import numpy
 
 from horovod.spark.common import fit, orders
 from horovod.spark.common.checkpoints import Checkpoints
-from horovod.spark.common.reader import WEIGHT
 from horovod.spark.common.run_folder import RunFolder
 from horovod.spark.keras import carried, state
 
@@ -217,19 +216,30 @@ class _Fit:
             return self.history if hvd.rank() == 0 else None
         with contextlib.ExitStack() as stack:
             program = self._with_logs([_agreed(callback) for callback in plan.callbacks], stack)
-            has_validation = plan.data.validation is not None
-            callbacks: List[Any] = [Validation(self._validation, self._batches, program)] if has_validation else []
+            callbacks: List[Any] = []
+            if plan.data.validation is not None:
+                callbacks.append(Validation(lambda: fit.counted(self._data.val_data()), self._batches, program))
             callbacks += [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback(), *program]
             if hvd.rank() == 0:
                 # The program's callback comes first: it knows only then whether more or less is better.
                 callbacks += ([plan.checkpoint_callback] if plan.checkpoint_callback else []) + [Checkpoint(self)]
             with self._place_of_best():
                 self._model.fit(
-                    self._training(), steps_per_epoch=self._data.train_steps, epochs=plan.epochs,
+                    self._training(), steps_per_epoch=self._steps(), epochs=plan.epochs,
                     initial_epoch=self._epoch, callbacks=callbacks,
                     verbose=min(plan.verbose, 2) and 2 if hvd.rank() == 0 else 0,
                 )  # fmt: skip
         return self.history if hvd.rank() == 0 else None
+
+    def _steps(self) -> int:
+        """Of an epoch. ValueError: nothing says how many."""
+        steps = getattr(self._data, "train_steps", None) or self._plan.train_steps
+        if not steps:
+            raise ValueError(
+                f"data_module={type(self._data).__name__}: Keras must know the steps of an epoch; give the class an attribute "
+                "train_steps, or KerasEstimator train_steps_per_epoch"
+            )
+        return steps
 
     def _with_logs(self, callbacks: Sequence[Any], stack: contextlib.ExitStack) -> List[Any]:
         """The program's callbacks, of which those of TensorBoard log on rank 0 into the run's folder of the store.
@@ -285,16 +295,9 @@ class _Fit:
         """All epochs' batches. Keras takes one batch more than it uses, to see what they are like."""
         epoch = self._epoch
         while True:
-            for batch in self._data.train_data(epoch):
+            for batch in self._data.train_data(epoch, 0):
                 yield self._batches(batch)
             epoch += 1
-
-    def _validation(self) -> Iterator[Dict[str, numpy.ndarray]]:
-        """Each row once: rows that only fill the last batch are left out."""
-        for batch in self._data.val_data():
-            is_counted = batch.pop(WEIGHT) > 0
-            if is_counted.any():
-                yield batch if is_counted.all() else {name: values[is_counted] for name, values in batch.items()}
 
     def save(self, epoch: int, logs: Dict[str, float]) -> None:
         """On rank 0, after an epoch."""

@@ -16,7 +16,6 @@ import torch
 import horovod.torch as hvd
 from horovod.spark.common import fit, orders
 from horovod.spark.common.checkpoints import Checkpoints
-from horovod.spark.common.reader import WEIGHT
 from horovod.spark.common.run_folder import RunFolder
 from horovod.spark.torch import optimizers
 from horovod.spark.torch.batches import Casts, Features, tensor_of
@@ -178,7 +177,7 @@ class _Fit:
         return package.Trainer(**told, callbacks=callbacks)
 
     def _training(self, epoch: int) -> Iterator[Dict[str, torch.Tensor]]:
-        return map(self._tensors, self._data.train_data(epoch))
+        return map(self._tensors, self._data.train_data(epoch, 0))
 
     def _validation_batches(self) -> int:
         """For how many batches every rank has rows. With one row more a rank could have one more batch than the others."""
@@ -189,7 +188,7 @@ class _Fit:
 
         A row that would be a batch alone joins the one before."""
         last: Optional[Dict[str, Any]] = None
-        for number, batch in enumerate(self._counted()):
+        for number, batch in enumerate(fit.counted(self._data.val_data())):
             if last is not None and number == self._validation_batches():
                 last = {name: numpy.concatenate([last[name], values]) for name, values in batch.items()}
                 continue
@@ -198,13 +197,6 @@ class _Fit:
             last = batch
         if last is not None:
             yield self._tensors(last)
-
-    def _counted(self) -> Iterator[Dict[str, Any]]:
-        """Without the rows that only fill the last batch."""
-        for batch in self._data.val_data():
-            is_counted = batch.pop(WEIGHT) > 0
-            if is_counted.any():
-                yield {name: values[is_counted] for name, values in batch.items()}
 
     def _tensors(self, batch: Dict[str, Any]) -> Dict[str, torch.Tensor]:
         if self.plan.transform is None:
@@ -289,23 +281,16 @@ def _hook_of(compression: Any) -> Any:
     raise ValueError(f"gradient_compression={compression!r}: with Lightning it is Compression.none or Compression.fp16")
 
 
-class _file_of:
+@contextlib.contextmanager
+def _file_of(resume: Optional[Dict[str, Any]]) -> Iterator[Optional[str]]:
     """Lightning reads a checkpoint from a file; this one is there as long as the context."""
-
-    def __init__(self, resume: Optional[Dict[str, Any]]) -> None:
-        self._content = resume["lightning"].numpy().tobytes() if resume else None
-        self._path: Optional[str] = None
-
-    def __enter__(self) -> Optional[str]:
-        if self._content is not None:
-            number, self._path = tempfile.mkstemp(prefix="hvd-lightning-", suffix=".ckpt")
-            with os.fdopen(number, "wb") as file:
-                file.write(self._content)
-        return self._path
-
-    def __exit__(self, *_: Any) -> None:
-        if self._path is not None:
-            os.unlink(self._path)
+    if not resume:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile(prefix="hvd-lightning-", suffix=".ckpt") as file:
+        file.write(resume["lightning"].numpy().tobytes())
+        file.flush()
+        yield file.name
 
 
 def _recorder(package: Any, fitting: _Fit) -> Any:

@@ -11,7 +11,6 @@ import torch
 import horovod.torch as hvd
 from horovod.spark.common import fit, orders
 from horovod.spark.common.checkpoints import Checkpoints
-from horovod.spark.common.reader import WEIGHT
 from horovod.spark.torch import optimizers
 from horovod.spark.torch.batches import Batches, Casts, match_of
 from horovod.spark.torch.board import board
@@ -189,19 +188,12 @@ class Trainer:
 
     @torch.no_grad()
     def _validate(self) -> Dict[str, Any]:
-        """Each row counts once: rows that only fill the last batch are left out."""
         self._model.eval()
         sums = self._sums()
-        for batch in self._data.val_data():
-            is_counted = batch.pop(WEIGHT) > 0
-            count = int(is_counted.sum())
-            if count == 0:
-                continue
-            if count < len(is_counted):
-                batch = {name: values[is_counted] for name, values in batch.items()}
+        for batch in fit.counted(self._data.val_data()):
             inputs, labels, weights = self._batches(batch)
             outputs, labels = self._match(self._model(*inputs), labels)
-            sums.add(self._loss(outputs, labels, weights), outputs, labels, count)
+            sums.add(self._loss(outputs, labels, weights), outputs, labels, len(next(iter(batch.values()))))
         return self._averages(sums)
 
     def _save(self, score: Optional[float]) -> None:

@@ -11,45 +11,15 @@ Start it with `hvdrun -np 4 python script.py`. Without hvdrun a script is a job 
 
 from typing import Any, Optional
 
-from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
-from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common import _exports
+from horovod.common._exports import *
 from horovod.tensorflow import _reduce, functions, mpi_ops
 from horovod.tensorflow._which_keras import IS_LEGACY, check_backend
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import allgather_object, broadcast_object, broadcast_variables
 from horovod.tensorflow.keras import callbacks, elastic
+from horovod.tensorflow.mpi_ops import barrier, nccl_built, sycl_built  # noqa: F401  (nccl_built in place of every front's)
 from horovod.tensorflow.util import evaluated
-from horovod.tensorflow.mpi_ops import (
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    barrier,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-    sycl_built,
-)
 
 if IS_LEGACY:
     from horovod.tensorflow._legacy_keras import DistributedOptimizer, PartialDistributedOptimizer, load_model
@@ -60,19 +30,9 @@ else:
 check_backend()
 
 __all__ = [
-    "Average",
     "Compression",
     "DistributedOptimizer",
-    "HorovodInternalError",
-    "HorovodVersionMismatchError",
-    "HostsUpdatedInterrupt",
-    "Max",
-    "Min",
     "PartialDistributedOptimizer",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "add_process_set",
     "allgather",
     "allgather_object",
     "allreduce",
@@ -82,35 +42,12 @@ __all__ = [
     "broadcast_object",
     "broadcast_variables",
     "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "load_model",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
     "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
     "sycl_built",
 ]
+__all__ += _exports.__all__
 
 
 def allreduce(

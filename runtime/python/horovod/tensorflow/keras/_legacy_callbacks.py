@@ -1,16 +1,22 @@
 """Callbacks and the elastic state for legacy Keras (tf-keras)."""
 
 import contextlib
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional
 
-import numpy as np
 import tensorflow as tf
 
-from horovod.common import _arrays, _coverage, _fit_agreement, _old_keras, basics
-from horovod.common._epoch_rest import EpochCount, EpochRest, batches_done, note_batches
+from horovod.common import _arrays, _fit_agreement, _keras_callbacks
 from horovod.tensorflow.elastic import TensorFlowKerasState
 from horovod.tensorflow.functions import broadcast_variables
-from horovod.tensorflow.util import evaluated, key_of
+from horovod.tensorflow.util import evaluated, key_of, state_of
+
+__all__ = [  # of hvd.callbacks
+    "BestModelCheckpoint",
+    "BroadcastGlobalVariablesCallback",
+    "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback",
+    "MetricAverageCallback",
+]
 
 _K = tf.keras.backend
 
@@ -33,7 +39,8 @@ class _TerminateOnAnyNaN(tf.keras.callbacks.Callback):
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
-    """Makes all ranks' weights and optimizer states those of one, after the first batch, when all are there.
+    """Makes all ranks' weights and optimizer states, learning rates and loss scales among them, those of one, after the first batch,
+    when all are there.
 
     Args:
         root_rank: whose.
@@ -78,7 +85,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         if self.broadcast_done:
             return
         local = {key_of(variable) for variable in self._local}
-        variables = list(self.model.variables) + _coverage.variables_of(getattr(self.model, "optimizer", None))
+        variables = list(self.model.variables) + state_of(getattr(self.model, "optimizer", None))
         evaluated(broadcast_variables([v for v in variables if key_of(v) not in local], self.root_rank))
         self.broadcast_done = True
 
@@ -115,114 +122,29 @@ def _momentum_slots(optimizer: Any, variables: List[Any]) -> List[Any]:
     return slots
 
 
-class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
+class LearningRateScheduleCallback(_keras_callbacks.Schedule, tf.keras.callbacks.Callback):
     """Sets the learning rate to initial_lr * multiplier(epoch) in the epochs from start_epoch until before end_epoch. Arguments: as in
     horovod.keras.callbacks."""
 
-    def __init__(
-        self,
-        initial_lr: Optional[float] = None,
-        multiplier: Union[float, Callable[[float], float], None] = None,
-        start_epoch: int = 0,
-        end_epoch: Optional[int] = None,
-        staircase: bool = True,
-        momentum_correction: bool = True,
-        steps_per_epoch: Optional[int] = None,
-    ) -> None:
-        super().__init__()
-        _old_keras.check_rate("LearningRateScheduleCallback", None if isinstance(initial_lr, int) else initial_lr, "multiplier")
-        if multiplier is None:
-            raise ValueError(
-                "Parameter `multiplier` is required: a number, or a function of the epoch; since Horovod 0.20 it comes after "
-                "initial_lr, so write multiplier=..."
-            )
-        self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
-        self._follows_optimizer = initial_lr is None
-        self.staircase, self.momentum_correction, self.steps_per_epoch = staircase, momentum_correction, steps_per_epoch
-        self.current_epoch = 0
-        if callable(multiplier):
-            self.multiplier = multiplier
-        elif initial_lr is None:  # as older releases had it: a script's callbacks give 0.1, 0.01, 0.001 for parts of the epochs
-            self.staircase, self.multiplier = True, lambda epoch: multiplier
-        else:
-            self.multiplier = lambda epoch: multiplier ** (epoch - start_epoch)
+    @staticmethod
+    def _rate_of(optimizer: Any) -> float:
+        return float(_K.get_value(optimizer.learning_rate))
 
-    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        if self._follows_optimizer:
-            self.initial_lr = float(_K.get_value(self.model.optimizer.learning_rate))
-        if not self.staircase and not self.steps_per_epoch:
-            self.steps_per_epoch = self._autodetect_steps_per_epoch()
+    @staticmethod
+    def _set_rate(optimizer: Any, rate: float) -> None:
+        _K.set_value(optimizer.learning_rate, rate)
 
-    # This and _adjust_learning_rate have Horovod's names, by which subclasses of programs call and override them.
-
-    def _autodetect_steps_per_epoch(self) -> int:
-        """ValueError: Keras does not know it."""
-        steps, samples, batch_size = (self.params.get(key) for key in ("steps", "samples", "batch_size"))
-        if not steps and samples and batch_size:  # in graphs of TensorFlow 1 Keras tells these
-            steps = -(-samples // batch_size)
-        if not steps:
-            raise ValueError("the number of batches of an epoch is not known here; give steps_per_epoch")
-        return steps
-
-    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.current_epoch = epoch
-
-    def on_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        if self.current_epoch < self.start_epoch or (self.end_epoch is not None and self.current_epoch >= self.end_epoch):
-            return
-        if not self.staircase:
-            self._adjust_learning_rate(self.current_epoch + float(batch) / self.steps_per_epoch)
-        elif batch == 0:
-            self._adjust_learning_rate(self.current_epoch)
-
-    def _adjust_learning_rate(self, epoch: float) -> None:
-        optimizer = self.model.optimizer
-        old = float(_K.get_value(optimizer.learning_rate))
-        new = float(self.initial_lr * self.multiplier(epoch))
-        if np.float32(new) == np.float32(old):
-            return
-        _K.set_value(optimizer.learning_rate, new)
-        # The momentum is a constant in the compiled step. Scaling the slots that it is multiplied with has the same
-        # effect.
-        if self.momentum_correction and old > 0:
-            for slot in _momentum_slots(optimizer, self.model.trainable_variables):
-                if tf.executing_eagerly():  # all stays on the device
-                    slot.assign(slot * (new / old))
-                else:
-                    _K.set_value(slot, _K.get_value(slot) * (new / old))
-
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        if logs is not None:
-            logs["lr"] = float(_K.get_value(self.model.optimizer.learning_rate))
+    def _scale_momentum(self, optimizer: Any, factor: float) -> None:
+        for slot in _momentum_slots(optimizer, self.model.trainable_variables):
+            if tf.executing_eagerly():  # all stays on the device
+                slot.assign(slot * factor)
+            else:
+                _K.set_value(slot, _K.get_value(slot) * factor)
 
 
-class LearningRateWarmupCallback(LearningRateScheduleCallback):
+class LearningRateWarmupCallback(_keras_callbacks.Warmup, LearningRateScheduleCallback):
     """Raises the learning rate from initial_lr / size to initial_lr, batch by batch, in the first epochs. Arguments: as in
     horovod.keras.callbacks."""
-
-    def __init__(
-        self,
-        initial_lr: Optional[float] = None,
-        warmup_epochs: int = 5,
-        momentum_correction: bool = True,
-        steps_per_epoch: Optional[int] = None,
-        verbose: int = 0,
-    ) -> None:
-        _old_keras.check_rate("LearningRateWarmupCallback", initial_lr, "warmup_epochs")
-
-        def multiplier(epoch: float) -> float:
-            epoch += 1.0 / self.steps_per_epoch  # round numbers at the end of each epoch
-            size = basics.size()
-            return (epoch * (size - 1) / warmup_epochs + 1) / size
-
-        super().__init__(initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch)
-        self.verbose = verbose
-
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        super().on_epoch_end(epoch, logs)
-        if epoch == self.end_epoch - 1 and self.verbose > 0 and basics.rank() == 0:
-            rate = float(_K.get_value(self.model.optimizer.learning_rate))
-            print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {rate:g}.")
 
 
 _ON_ALL_RANKS = (
@@ -257,70 +179,14 @@ class KerasState(TensorFlowKerasState):
         super().__init__(model, optimizer, **kwargs)
 
 
-class CommitStateCallback(tf.keras.callbacks.Callback):
+class CommitStateCallback(_keras_callbacks.Commit, tf.keras.callbacks.Callback):
     """Commits a state after every `batches_per_commit` batches, and at the end of each epoch."""
 
-    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
-        super().__init__()
-        self.state, self.batches_per_commit, self._left = state, batches_per_commit, batches_per_commit
 
-    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._left = self.batches_per_commit
-
-    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self.commit()
-
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self.commit()
-
-    def commit(self) -> None:
-        """Commits the state now, and counts batches anew."""
-        self.state.commit()
-        self._left = self.batches_per_commit
-
-
-class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
+class UpdateBatchStateCallback(_keras_callbacks.UpdateBatch, tf.keras.callbacks.Callback):
     """Keeps state.batch at the number of batches of this epoch that are done. After a failure the first epoch has only those that
     are left, of which the data begins anew."""
 
-    def __init__(self, state: Any) -> None:
-        super().__init__()
-        self.state = state
-        self._rest = EpochRest()
-        self._is_first = True
 
-    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._is_first = True
-
-    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._rest.begin(self.params.get("steps"), batches_done(self.state) if self._is_first else 0)
-        self._is_first = False
-
-    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        note_batches(self.state, self._rest.done(batch))
-        if self._rest.is_through(self.state.batch):
-            self._rest.stop(self.model)
-
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._rest.end(self.model)
-        note_batches(self.state, 0)
-
-
-class UpdateEpochStateCallback(tf.keras.callbacks.Callback):
+class UpdateEpochStateCallback(_keras_callbacks.UpdateEpoch, tf.keras.callbacks.Callback):
     """Keeps state.epoch at the number of epochs that are done (EpochCount)."""
-
-    def __init__(self, state: Any) -> None:
-        super().__init__()
-        self.state = state
-        self._count = EpochCount(state)
-
-    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._count.begin_fit()
-
-    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._count.begin(epoch)
-
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        self._count.end(epoch)

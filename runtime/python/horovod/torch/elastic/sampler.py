@@ -2,6 +2,7 @@
 
 import math
 import random
+import warnings
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Set, Sized, Tuple
 
 import torch.utils.data
@@ -75,6 +76,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self._divisions: List[Division] = []  # the earlier ones of this epoch
         self._count = 0  # what this rank has processed of its samples in the present one
         self._told = [0]  # what each rank had processed of them when it last told
+        self._empty_passes = 0  # passes over no samples since the epoch began
         self.reset()
 
     @property
@@ -91,6 +93,7 @@ class ElasticSampler(torch.utils.data.Sampler):
     def set_epoch(self, epoch: int) -> None:
         """Begins an epoch, of which no sample was seen yet."""
         self.epoch = epoch
+        self._empty_passes = 0
         self._divide([])
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
@@ -174,6 +177,14 @@ class ElasticSampler(torch.utils.data.Sampler):
 
     def __iter__(self) -> Iterator[int]:
         indices = list(self.remaining_indices)
+        if len(self.dataset) and not indices:  # once is right: ranks were lost right after the epoch's last batch
+            self._empty_passes += 1
+            if self._empty_passes == 2:
+                warnings.warn(
+                    f"ElasticSampler: all samples of epoch {self.epoch} are processed, so this pass has none; call "
+                    "sampler.set_epoch(N) after each epoch",
+                    stacklevel=2,
+                )
         while 0 < len(indices) < self.total_size:
             indices += indices[: self.total_size - len(indices)]
         return iter(indices[self.rank :: self.num_replicas])

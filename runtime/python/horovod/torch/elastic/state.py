@@ -148,7 +148,7 @@ class ScalerStateHandler(StateDictHandler):
 
     def restore(self) -> None:
         super().restore()
-        self.value._per_optimizer_states.clear()
+        getattr(self.value, "_per_optimizer_states", {}).clear()  # one that is not enabled has none
 
 
 class OptimizerStateHandler(StateDictHandler):
@@ -412,13 +412,13 @@ def check(state: TorchState) -> List[str]:
         (torch.optim.lr_scheduler.ReduceLROnPlateau, "a learning rate scheduler"),
         (GradScaler, "a GradScaler"),
     )
-    modules = _coverage.objects_of(torch.nn.Module)
+    modules, others = _coverage.objects_of(torch.nn.Module, tuple(kind for kind, _ in kinds))
     found = _coverage.about_models(
         modules,
         lambda module: module.modules(),
         lambda module: sum(p.numel() for p in module.parameters() if p.requires_grad and id(p) not in known),
     )
-    for value in _coverage.objects_of(*(kind for kind, _ in kinds)):
+    for value in others:
         if not state.covers(value):
             found.append(f"{type(value).__name__}: {next(text for kind, text in kinds if isinstance(value, kind))}")
     return sorted(found)
