@@ -13,8 +13,8 @@ class OwnNames {
  public:
   // Reads /etc/hosts and /etc/resolv.conf. A file that cannot be read has no names.
   OwnNames(const std::string& host_name, const std::function<bool(const std::string& address)>& is_own_address);
-  // Takes from texts like theirs every name of an address that is this machine's, and the host name's first part with every
-  // domain that is searched.
+  // Takes from texts like theirs every name of an address that is this machine's, and the host name's first part with
+  // every domain that is searched.
   OwnNames(std::string_view hosts, std::string_view resolver, const std::string& host_name,
            const std::function<bool(const std::string& address)>& is_own_address);
 
