@@ -173,12 +173,13 @@ def test_a_folder_in_parts_runs_each_test_once(script, capsys, folder):
     for name in ("a", "b", "c"):
         (folder / f"test_{name}.py").write_text(
             f"def test_one():\n    with open({str(folder / 'ran')!r}, 'a') as ran:\n        ran.write({name!r})\n"
-            f"def test_two():\n    assert {name!r} != 'b'\n")
+            f"def test_two():\n    assert {name!r} != 'b', 'exit codes\\n[1] why'\n")
     code, lines = run_of(script, capsys, e2e=lambda layer: layer.pytest_in_parts(folder, 2))
     assert (code, lines[-1]) == (1, "5 passed, 1 failed, 0 skipped")
     assert sorted((folder / "ran").read_text()) == ["a", "b", "c"]
     assert any("test_b.py" in line for line in lines)
-    assert lines[-2] == "FAILED: e2e: test_b::'test_two': AssertionError: assert 'b' != 'b'"
+    failed = "FAILED: e2e: test_b::'test_two': AssertionError: exit codes"
+    assert lines[-4:-1] == [failed, "  |   [1] why", "  | assert 'b' != 'b'"]
 
 
 def test_a_part_that_runs_nothing_is_a_failure(script, capsys, folder):
