@@ -12,8 +12,9 @@
 //
 // A position means what the last Remember for it said. A rank may send a bit before it has received a change of the
 // position. `changes` is the number of Remember items that the rank has taken in for the set. From it the coordinator
-// recognises an outdated bit and skips it; the rank asks again by message when it receives the change. For Hits, order
-// and fusion follow from the bits (see ResponseCache::plan), so that all ranks come to the same plan.
+// recognises an outdated bit and skips it; the rank asks again by message (Request::is_again) when it receives the
+// change. For Hits, order and fusion follow from the bits (see ResponseCache::plan), so that all ranks come to the same
+// plan.
 #pragma once
 
 #include <cstdint>

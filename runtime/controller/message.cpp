@@ -17,7 +17,7 @@ using control_wire::kSpec;
 
 // The least sizes of a request and a response, which limit a hostile count.
 constexpr std::size_t kMinTensorBytes = 1 + 4 + 4 + 8 + 1;
-constexpr std::size_t kMinRequestBytes = 2 + 4 + 4 + 8 + 8 + kMinTensorBytes + 4 + 4 + 4 + 1;
+constexpr std::size_t kMinRequestBytes = 2 + 4 + 4 + 8 + 8 + kMinTensorBytes + 4 + 4 + 4 + 1 + 1;
 constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1;
 constexpr std::int32_t kLastCode = static_cast<std::int32_t>(Code::kMismatch);
 
@@ -53,7 +53,7 @@ void write_request(ByteWriter& out, const Request& request) {
     write_tensor(out, tensor);
   }
   write_set_numbers(out, request.numbers);
-  out.i32(request.priority).u8(request.by_members ? 1 : 0);
+  out.i32(request.priority).u8(request.by_members ? 1 : 0).u8(request.is_again ? 1 : 0);
 }
 
 void write_response(ByteWriter& out, const Response& response) {
@@ -200,6 +200,11 @@ Result<Request> read_request(ByteReader& in) {
   request.by_members = by_members == 1;
   if (!in.ok() || by_members > 1 || (request.by_members && request.kind != OpKind::kSetAdd)) {
     return malformed("priority or askers of a request");
+  }
+  const std::uint8_t again = in.u8();
+  request.is_again = again == 1;
+  if (!in.ok() || again > 1 || (request.is_again && (request.kind == OpKind::kJoin || is_change(request.kind)))) {
+    return malformed("repetition of a request");
   }
   return request;
 }

@@ -13,7 +13,7 @@
 //   both ways             Goodbye   (empty)                           (all is done; end of file follows)
 //
 //   request   u8 kind, i32 process set, u8 op, i32 root, f64 prescale, f64 postscale, tensor, u32 n, n x tensor (the
-//             rest of its group), u32 m, m x i32 (see Request::numbers), i32 priority
+//             rest of its group), u32 m, m x i32 (see Request::numbers), i32 priority, u8 by_members, u8 is_again
 //   tensor    u8 dtype, name, u32 ndim, ndim x i64, i64 shared_at, u8 is_device
 //   response  (an error is of the whole group that begins with its name)
 //             u8 kind, i32 process set, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first
@@ -41,7 +41,7 @@ namespace control_wire {
 
 // The version rises with any change of these messages. It also rises with any change of what data connections carry,
 // because those have no version of their own: ranks of two versions must not work together.
-inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 8, 16U << 20U, "control"};
+inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 9, 16U << 20U, "control"};
 
 inline constexpr std::uint16_t kRequests = 1;
 inline constexpr std::uint16_t kResponses = 2;
@@ -96,6 +96,7 @@ struct Request {
   // The tensor is in a device's memory; only the rank itself needs to know which device.
   bool is_device = false;
   bool by_members = false;  // kSetAdd: only the members of the set ask for it, for all ranks
+  bool is_again = false;    // its bit came too late to count (known_wire.h); only the coordinator's count needs this
 
   bool operator==(const Request&) const = default;
 };

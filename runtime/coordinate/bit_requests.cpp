@@ -83,6 +83,7 @@ Result<std::vector<Request>> BitRequests::remember(std::span<const Remembered> n
     if (at < asked_.size() && !asked_[at].empty() && asked_[at].front() != ops.front()) {
       asked_[at].front()->position = -1;
       again.push_back(request_of(asked_[at]));
+      again.back().is_again = true;
       asked_[at].clear();
     }
     HVD_TRY(cache_.remember(what, request_of(ops)));

@@ -67,18 +67,55 @@ Result<void> Coordinator::add(int rank, Request request) {
     return Error(Code::kProtocol, "rank " + std::to_string(rank) + " asked for '" + request.name + "' in process set " +
                                       std::to_string(request.process_set) + ", which is not there");
   }
+  if (late_joins_.contains(rank) && !request.is_again) {
+    return Error(Code::kProtocol,
+                 "rank " + std::to_string(rank) + " asked for '" + request.name + "' after it has joined");
+  }
   if (request.kind == OpKind::kJoin) {
+    if (has_late_bits(rank)) {
+      late_joins_.insert(rank);
+      return {};
+    }
     return join(rank);
   }
   if (request.by_members) {
     return add_set_by_members(rank, std::move(request));
   }
   Set& of = *set->second;
+  if (request.is_again) {
+    HVD_TRY(of.forget_late_bit(rank));
+  }
   if (const int position = of.known.find(request.name); position >= 0) {
     HVD_TRY(hand_over(of, position));
     of.known.hold(position);
   }
-  return of.negotiator.add(rank, std::move(request));
+  HVD_TRY(of.negotiator.add(rank, std::move(request)));
+  const bool joins_now = late_joins_.contains(rank) && !has_late_bits(rank);
+  if (!joins_now) {
+    return {};
+  }
+  late_joins_.erase(rank);
+  return join(rank);
+}
+
+bool Coordinator::Set::has_late_bits() const {
+  return std::any_of(late_bits.begin(), late_bits.end(), [](int bits) { return bits > 0; });
+}
+
+Result<void> Coordinator::Set::forget_late_bit(int rank) {
+  const int index = negotiator.index_of(rank);
+  if (index < 0 || late_bits[static_cast<std::size_t>(index)] == 0) {
+    return Error(Code::kProtocol, "rank " + std::to_string(rank) + " asked again for what it has not asked for");
+  }
+  --late_bits[static_cast<std::size_t>(index)];
+  return {};
+}
+
+bool Coordinator::has_late_bits(int rank) const {
+  return std::any_of(sets_.begin(), sets_.end(), [rank](const auto& set) {
+    const int index = set.second->negotiator.index_of(rank);
+    return index >= 0 && set.second->late_bits[static_cast<std::size_t>(index)] > 0;
+  });
 }
 
 Result<void> Coordinator::add_set_by_members(int rank, Request request) {
@@ -153,6 +190,7 @@ Result<void> Coordinator::add_known(int rank, const KnownBits& known) {
     if (!set.known.has(position)) {
       outcome = Error(Code::kProtocol, "rank " + std::to_string(rank) + " asked for an unknown tensor");
     } else if (!set.known.is_current(position, known.changes)) {
+      ++set.late_bits[static_cast<std::size_t>(index)];
       return;
     } else if (set.known.is_held(position) || set.negotiator.has_any_joined()) {
       outcome = add_by_message(set, rank, position);
@@ -352,7 +390,7 @@ void Coordinator::remove_set(Ready& change) {
     return;
   }
   decide_now(number, *set->second);
-  if (set->second->negotiator.is_busy() || set->second->has_unfinished()) {
+  if (set->second->negotiator.is_busy() || set->second->has_unfinished() || set->second->has_late_bits()) {
     refuse(change, "process set " + std::to_string(number) +
                        " cannot be removed: operations are pending in it, for which not all its ranks have asked");
   } else {

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -48,7 +49,7 @@ class Coordinator {
   // Adds a rank's request. kProtocol: a rank may not ask for this now.
   Result<void> add(int rank, Request request);
   // Does the same for tensors that this rank knows. A bit that is older than the content of its position is skipped;
-  // the rank asks for the tensor again.
+  // the rank asks for the tensor again. Until then its join waits, and its set cannot be removed.
   Result<void> add_known(int rank, const KnownBits& known);
   // Returns what all ranks do next. It is empty if nothing is ready, or if it is worth waiting for more. Valid until
   // the next call of one of these functions.
@@ -85,15 +86,22 @@ class Coordinator {
     KnownTensors known;
     TimerId window = 0;
     bool has_waited = false;
+    std::vector<int> late_bits;  // by index: the rank's skipped bits that it has not asked for again
 
     Set(Coordinator& owner, const std::vector<int>& ranks)
-        : coordinator(owner), negotiator(ranks), known(static_cast<int>(ranks.size()), owner.options_.cache_capacity) {}
+        : coordinator(owner),
+          negotiator(ranks),
+          known(static_cast<int>(ranks.size()), owner.options_.cache_capacity),
+          late_bits(ranks.size(), 0) {}
     ~Set() { coordinator.loop_.cancel(window); }
     Set(const Set&) = delete;
     Set& operator=(const Set&) = delete;
 
     [[nodiscard]] bool has_ready() const { return negotiator.has_ready() || known.has_ready(); }
     [[nodiscard]] bool has_unfinished() const { return negotiator.has_unfinished() || known.has_unfinished(); }
+    [[nodiscard]] bool has_late_bits() const;
+    // The rank has asked for one of them again. kProtocol: it has none.
+    Result<void> forget_late_bit(int rank);
   };
 
   // Visits set 0 last, since a join is answered there: ranks that have joined take part in the other sets' operations
@@ -110,6 +118,7 @@ class Coordinator {
   Result<void> add_by_message(Set& set, int rank, int position);
   static Result<void> hand_over(Set& set, int position);
   Result<void> join(int rank);
+  [[nodiscard]] bool has_late_bits(int rank) const;
   Result<void> add_set_by_members(int rank, Request request);
   bool is_worth_waiting(Set& set);
   void decide_now(int number, Set& set);
@@ -132,6 +141,7 @@ class Coordinator {
   std::vector<Decision> decisions_;  // the first decided_ of them are valid; the others are kept for their memory
   std::size_t decided_ = 0;
   int last_set_ = 0;
+  std::set<int> late_joins_;  // of ranks that have late bits
   TunedSetting setting_;
   std::optional<Autotuner> autotuner_;  // none: the setting stays
   Autotuner::News tuning_news_;

@@ -31,6 +31,7 @@ Request set_request() {
 Request request_in_set() {
   Request request = full_request();
   request.process_set = 7;
+  request.is_again = true;
   return request;
 }
 

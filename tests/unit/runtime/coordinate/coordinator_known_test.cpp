@@ -1,7 +1,9 @@
 // The coordinator, where ranks send bits for what they know and messages for the rest.
 #include <doctest/doctest.h>
 
+#include "runtime/coordinate/bit_requests.h"
 #include "runtime/coordinate/coordinator.h"
+#include "runtime/coordinate/pending_ops.h"
 
 namespace hvd::coordinator_known_test {
 namespace {
@@ -203,6 +205,96 @@ TEST_CASE("a join comes after all that was asked for before it, whatever its pri
   CHECK(table.decide() == "");
   REQUIRE(table.ask(2, join_request()).ok());  // makes both complete
   CHECK(table.decide() == "do in set;do late;do join;");
+}
+
+TEST_CASE("the join of a rank whose bit came too late waits until it has asked again") {
+  Table table(1);
+  table.learn("a");
+  table.decide();
+  table.learn("b");
+  CHECK(table.decide() == "b@0;do b;");
+  REQUIRE(table.ask_bit(1, 0, 1).ok());  // means a
+  REQUIRE(table.ask(1, join_request()).ok());
+  REQUIRE(table.ask(0, tensor_named("a")).ok());
+  CHECK(table.decide() == "");  // not yet done without rank 1
+  CHECK_FALSE(table.ask(1, tensor_named("c")).ok());
+  Request again = tensor_named("a");
+  again.is_again = true;
+  REQUIRE(table.ask(1, again).ok());
+  CHECK(table.decide() == "a@0;do a;");
+  CHECK_FALSE(table.ask(1, again).ok());  // it was late only once
+  REQUIRE(table.ask(0, join_request()).ok());
+  CHECK(table.decide() == "do join;");
+}
+
+TEST_CASE("a rank marks what it asks for again") {
+  Activity activity(1);
+  const auto queue = SubmitQueue::create(activity).value();
+  SetTable sets;
+  PendingOps pending(*queue, sets, 1);
+  BitRequests bits(0, 2);
+  const auto ask = [&](const std::string& name) {
+    OpRef op = queue->get_op();
+    op->what.kind = OpKind::kAllreduce;
+    op->what.name = name;
+    op->what.shape = {4};
+    return pending.add(std::move(op));
+  };
+  const auto remember = [&](const std::string& name) {
+    Remembered what;
+    what.name = name;
+    return bits.remember(std::span(&what, 1), pending).value();
+  };
+  PendingOp* const a = ask("a");
+  CHECK(remember("a").empty());
+  REQUIRE(bits.ask(std::span(&a, 1)));
+  ask("b");
+  const std::vector<Request> again = remember("b");
+  REQUIRE(again.size() == 1);
+  CHECK(again.front().name == "a");
+  CHECK(again.front().is_again);
+}
+
+TEST_CASE("a set is not removed while a rank has to ask again for what it asked for too late") {
+  Table table(1, 3);
+  Request add;
+  add.kind = OpKind::kSetAdd;
+  add.name = "add";
+  add.numbers = {0, 1};
+  Request remove = add;
+  remove.kind = OpKind::kSetRemove;
+  remove.name = "remove";
+  remove.numbers = {1};
+  const auto ask_all = [&table](const Request& request) {
+    for (int rank = 0; rank < 3; ++rank) {
+      REQUIRE(table.ask(rank, request).ok());
+    }
+  };
+  ask_all(add);
+  table.decide();
+  for (const char* name : {"a", "b"}) {
+    Request request = tensor_named(name);
+    request.process_set = 1;
+    REQUIRE(table.ask(0, request).ok());
+    REQUIRE(table.ask(1, request).ok());
+    table.decide();
+  }
+  KnownBits late;
+  late.process_set = 1;
+  late.changes = 1;
+  late.bits.set(0);
+  REQUIRE(table.coordinator.add_known(1, late).ok());  // means a
+  ask_all(remove);
+  CHECK(table.decide() == "error remove;");
+  for (const int rank : {1, 0}) {
+    Request again = tensor_named("a");
+    again.process_set = 1;
+    again.is_again = rank == 1;
+    REQUIRE(table.ask(rank, again).ok());
+  }
+  CHECK(table.decide() == "a@0;do a;");
+  ask_all(remove);
+  CHECK(table.decide() == "do remove;");
 }
 
 }  // namespace hvd::coordinator_known_test
