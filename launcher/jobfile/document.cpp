@@ -52,7 +52,11 @@ Result<DocValue> parse_document(std::string_view text, const std::string& file) 
 }
 
 Error error_at(const std::string& file, Position at, const std::string& what) {
-  return Error(Code::kInvalid, file + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) + ": " + what);
+  return error_at(file, at, Error(Code::kInvalid, what));
+}
+
+Error error_at(const std::string& file, Position at, const Error& why) {
+  return why.with_context(file + ":" + std::to_string(at.line) + ":" + std::to_string(at.column));
 }
 
 }  // namespace hvd::launch

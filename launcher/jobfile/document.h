@@ -53,5 +53,7 @@ Result<DocValue> parse_document(std::string_view text, const std::string& file);
 
 // Returns a kInvalid error: "FILE:LINE:COLUMN: what".
 Error error_at(const std::string& file, Position at, const std::string& what);
+// The same for what is no fault of the file: the error keeps its code.
+Error error_at(const std::string& file, Position at, const Error& why);
 
 }  // namespace hvd::launch

@@ -174,7 +174,7 @@ class FileJob {
     std::filesystem::create_directories(kept_at_, failed);
     if (failed) {
       return error_at(run_.job.file, run_.job.output_at,
-                      Error::from_errno("cannot make the directory " + kept_at_, failed.value()).message());
+                      Error::from_errno("cannot make the directory " + kept_at_, failed.value()));
     }
     return {};
   }

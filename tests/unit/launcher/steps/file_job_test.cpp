@@ -3,7 +3,9 @@
 
 #include <signal.h>
 
+#include <cerrno>
 #include <deque>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -159,12 +161,14 @@ class Refusing final : public FileJobObserver {
   std::vector<std::string> lost;
 };
 
-Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, JobSpec job = {}) {
+// `output` is below a folder in which `file` is a file.
+Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, JobSpec job = {}, const std::string& output = "") {
   const test::ScratchDir folder;
+  std::ofstream(folder.path() + "/file").close();
   auto loaded = parse_job_file(
       "properties: {nodeCount: 2, customToolkitSettings: {commandLine: python train.py}, "
       "jobPreparation: {commandLine: make data}, stdOutErrPathPrefix: " +
-          folder.path() + "}\n",
+          folder.path() + output + "}\n",
       "job.yaml", {});
   REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
   JobFile file = std::move(loaded).value().job;
@@ -312,6 +316,16 @@ TEST_CASE("an observer that refuses ends the job before its processes, and what 
   CHECK(run(steps, &observer).error().message().find("the user has stopped it") != std::string::npos);
   CHECK(observer.nodes == 2);
   CHECK(steps.taken == "preparation on a,b; cleaning on a,b");
+}
+
+TEST_CASE("a directory for the output that cannot be made keeps its error, with the line that names it") {
+  Steps steps;
+  const auto refused = run(steps, nullptr, {}, "/file");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().sys_errno() == ENOTDIR);
+  CHECK(exit_code_of(refused.error()) == exit_code::kUsage);
+  CHECK(refused.error().message().find("job.yaml:1:") == 0);
+  CHECK(steps.taken.empty());
 }
 
 TEST_CASE("the job's time limit counts from its beginning, and cleaning up has its own") {
