@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -11,8 +12,6 @@
 namespace hvd {
 namespace {
 
-// This room is kept free for the ends of phases, so that each phase that begins in the file also ends in it.
-constexpr std::size_t kRoomForEnds = 4096;
 constexpr std::size_t kMostNameBytes = 240;
 // Further tensors are left out: a program that gives each operation a new name would need ever more memory.
 constexpr std::size_t kMostTensors = 100'000;
@@ -62,6 +61,7 @@ Result<void> Timeline::start(const std::function<Result<TimelineFile>()>& open, 
   }
   dropped_.store(0);
   tensors_.clear();  // so that the new file gets the names
+  open_phases_ = 0;
   HVD_TRY_ASSIGN(writer_, TimelineWriter::start(std::move(file), *ring_, dropped_, on_failed_));
   marks_cycles_ = marks_cycles;
   is_on_.store(true);
@@ -114,21 +114,23 @@ bool Timeline::tell_name(std::uint32_t number, const TraceKey& key) {
     std::memcpy(&payload, name.data() + at, std::min(sizeof payload, name.size() - at));
     records.push_back(record_of(TraceRecord::Kind::kPayload, payload));
   }
-  return put_all(records, kRoomForEnds);
+  return put_all(records);
 }
 
-bool Timeline::put_all(std::span<const TraceRecord> records, std::size_t room) {
-  if (ring_->has_room(records.size() + room) && ring_->put(records)) {
+// Leaves room for a record for the end of each open phase, so that each phase that begins in the file also ends in it.
+bool Timeline::put_all(std::span<const TraceRecord> records) {
+  if (ring_->has_room(records.size() + open_phases_) && ring_->put(records)) {
     return true;
   }
   dropped_.fetch_add(records.size(), std::memory_order_relaxed);
   return false;
 }
 
-// Ends those phases of `ends` that are open. A record that only ends phases may use the reserved room.
+// Ends those phases of `ends` that are open. A record that only ends phases uses their room.
 void Timeline::put(Tensor& tensor, TraceRecord record, std::uint32_t ends, std::uint32_t begins) {
   ends &= tensor.open;
-  if (!ring_->has_room(1 + kRoomForEnds) && (begins != 0 || record.kind == TraceRecord::Kind::kRank)) {
+  const auto new_phases = static_cast<std::size_t>(std::popcount(begins));
+  if (!ring_->has_room(1 + open_phases_ + new_phases) && (begins != 0 || record.kind == TraceRecord::Kind::kRank)) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
     begins = 0;
     record.kind = TraceRecord::Kind::kPhases;
@@ -136,11 +138,14 @@ void Timeline::put(Tensor& tensor, TraceRecord record, std::uint32_t ends, std::
   if ((ends | begins) == 0 && record.kind == TraceRecord::Kind::kPhases) {
     return;
   }
-  tensor.open = (tensor.open & ~ends) | begins;
+  open_phases_ -= static_cast<std::size_t>(std::popcount(ends));
+  tensor.open &= ~ends;
   record.tensor = tensor.number & 0xfffffU;
   record.ends = ends & 0x3fU;
   record.begins = begins & 0x3fU;
-  put_all({&record, 1}, 0);
+  put_all({&record, 1});
+  open_phases_ += static_cast<std::size_t>(std::popcount(begins & ~tensor.open));
+  tensor.open |= begins;
 }
 
 // Records the shape once, and again if it changes.
@@ -161,7 +166,7 @@ void Timeline::put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64
   for (std::size_t i = 0; i < shape.size(); ++i) {
     records[1 + i] = record_of(TraceRecord::Kind::kPayload, static_cast<std::uint64_t>(shape[i]));
   }
-  if (put_all(std::span<const TraceRecord>(records).first(1 + shape.size()), 0)) {
+  if (put_all(std::span<const TraceRecord>(records).first(1 + shape.size()))) {
     tensor.shape = now;
   }
 }
@@ -179,7 +184,7 @@ void Timeline::end_stage(Stage stage, std::uint64_t began, std::size_t bytes) {
   const std::array<TraceRecord, 3> records = {
       record_of(TraceRecord::Kind::kStage, began, static_cast<std::uint64_t>(stage)),
       record_of(TraceRecord::Kind::kPayload, ended), record_of(TraceRecord::Kind::kPayload, bytes)};
-  put_all(records, kRoomForEnds);
+  put_all(records);
   if (ring_->is_filling()) {
     writer_->rouse();
   }
@@ -250,7 +255,7 @@ void Timeline::Moment::met(const TraceKey& key, OpKind kind, std::uint64_t began
   }
   if (timeline_->marks_cycles_) {  // such an operation is a decision by itself
     const TraceRecord cycle = record_of(TraceRecord::Kind::kCycle, began);
-    timeline_->put_all({&cycle, 1}, kRoomForEnds);
+    timeline_->put_all({&cycle, 1});
   }
   // Another rank may have asked for it in the usual way just before.
   timeline_->put(*tensor, phases_of(kind, began), 0, bit_of(TracePhase::kNegotiate) & ~tensor->open);
@@ -262,7 +267,7 @@ void Timeline::Moment::met(const TraceKey& key, OpKind kind, std::uint64_t began
 void Timeline::Moment::cycle() {
   if (timeline_ != nullptr && timeline_->marks_cycles_) {
     const TraceRecord record = record_of(TraceRecord::Kind::kCycle, ticks_);
-    timeline_->put_all({&record, 1}, kRoomForEnds);
+    timeline_->put_all({&record, 1});
   }
 }
 

@@ -136,7 +136,7 @@ class Timeline final : public StageSink {
   bool tell_name(std::uint32_t number, const TraceKey& key);
   void put(Tensor& tensor, TraceRecord record, std::uint32_t ends, std::uint32_t begins);
   void put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64_t> shape);
-  bool put_all(std::span<const TraceRecord> records, std::size_t room);
+  bool put_all(std::span<const TraceRecord> records);
 
   // constant after construction
   const TimelineOptions options_;
@@ -148,6 +148,7 @@ class Timeline final : public StageSink {
   std::mutex mu_;
   std::unique_ptr<TraceRing> ring_;
   std::unordered_map<Name, Tensor, NameHash, NameEqual> tensors_;
+  std::size_t open_phases_ = 0;  // of all tensors
   bool marks_cycles_ = false;
   // guarded by start_mu_, which is locked before mu_; while the timeline is on, holders of mu_ may use it too
   std::mutex start_mu_;
