@@ -133,7 +133,7 @@ Error EndOfJob::error_of(const std::string& name) const {
 }
 
 bool EndOfJob::take_goodbye(bool have_others_ended) {
-  if (!is_orderly_ || has_said_own_goodbye_ || (is_coordinator() && !have_others_ended)) {
+  if (!is_orderly_ || has_said_own_goodbye_ || (is_coordinator() && !have_others_ended && !is_leave_overdue_)) {
     return false;
   }
   has_said_own_goodbye_ = true;

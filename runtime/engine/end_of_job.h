@@ -85,7 +85,8 @@ class EndOfJob {
   // The error of an operation that is pending when the job is over.
   [[nodiscard]] Error error_of(const std::string& name) const;
   // True once: it is time to say goodbye, which ends the links after an orderly end. The coordinator waits until all
-  // others have ended, because until then it relays aborts.
+  // others have ended, because until then it relays aborts; but it does not leave without a goodbye, or a rank that
+  // still runs what was decided would take its end for a death.
   [[nodiscard]] bool take_goodbye(bool have_others_ended);
   // True if this rank has left, and has nothing to wait for.
   [[nodiscard]] bool is_finished(bool are_links_finished) const;

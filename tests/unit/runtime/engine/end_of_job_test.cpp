@@ -167,6 +167,16 @@ TEST_CASE("ranks say goodbye once after an orderly end, the coordinator after al
   CHECK_FALSE(coordinator.take_goodbye(true));
 }
 
+TEST_CASE("a coordinator that leaves before the others have ended says goodbye, so that nobody takes it for dead") {
+  EndOfJob end(0, 3);
+  static_cast<void>(end.leave());
+  static_cast<void>(end.shut_down(0));
+  CHECK_FALSE(end.take_goodbye(false));
+  CHECK(end.on_leave_due().empty());
+  CHECK(end.take_goodbye(false));
+  CHECK(end.is_finished(false));
+}
+
 TEST_CASE("nobody says goodbye after a failure") {
   EndOfJob end(1, 3);
   static_cast<void>(end.on_abort("out of memory"));
