@@ -37,6 +37,9 @@ class KnownTensors {
   [[nodiscard]] const Request& request(int position) const { return slot(position).request; }
   [[nodiscard]] Request request_of(int position, int index) const;
 
+  // The serial with which a rank first asked for it, while some have asked and others have not.
+  [[nodiscard]] std::uint64_t serial(int position) const { return slot(position).serial; }
+
   // Records that this rank is ready for the tensor. False: it has asked for it already.
   [[nodiscard]] bool ask(int position, int index, std::uint64_t serial);
   [[nodiscard]] bool has_asked(int position, int index) const {

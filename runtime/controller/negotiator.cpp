@@ -183,7 +183,7 @@ int Negotiator::index_of(int rank) const {
   return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
 }
 
-Result<void> Negotiator::add(int rank, Request request, const std::vector<int>* askers) {
+Result<void> Negotiator::add(int rank, Request request, const std::vector<int>* askers, std::uint64_t serial) {
   const int index = index_of(rank);
   if (index < 0) {
     return Error(Code::kProtocol, rank_text(rank) + " asked for '" + request.name + "' in a process set of others");
@@ -210,7 +210,7 @@ Result<void> Negotiator::add(int rank, Request request, const std::vector<int>* 
     entry.first = request;
     wait_for(entry, askers);
     entry.generation = generation_;
-    entry.serial = ++last_serial_;
+    entry.serial = serial == 0 ? next_serial() : serial;
     entry.is_shared = request.kind == OpKind::kAllreduce && request.shared_at >= 0;
     ++fresh_incomplete_;
   } else if (entry.has_asked[at]) {

@@ -51,7 +51,8 @@ class Negotiator {
   // it has joined, or is not one of the set or of `askers`.
   // `askers`: the ranks that ask for this name, ascending, if they are not all of the set; it is the same at each call.
   // The other ranks do not ask, and receive the response all the same.
-  Result<void> add(int rank, Request request, const std::vector<int>* askers = nullptr);
+  // `serial`: of next_serial(), if the tensor has one already; 0: none.
+  Result<void> add(int rank, Request request, const std::vector<int>* askers = nullptr, std::uint64_t serial = 0);
 
   // For a set other than that of all ranks, where joins are asked for: records that this rank has joined, or that all
   // have.

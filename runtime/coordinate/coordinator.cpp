@@ -163,8 +163,9 @@ Result<void> Coordinator::hand_over(Set& set, int position) {
   set.known.forget_asks(position);
   set.known.hold(position);
   for (const int index : indices) {
+    // The serial stays, since a stall's age goes by it.
     HVD_TRY(set.negotiator.add(set.negotiator.ranks()[static_cast<std::size_t>(index)],
-                               set.known.request_of(position, index)));
+                               set.known.request_of(position, index), nullptr, set.known.serial(position)));
   }
   return {};
 }

@@ -25,12 +25,13 @@ Request join_request() {
 }
 
 struct Table {
+  const int size;
   SteadyClock clock;
   std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
   Coordinator coordinator;
 
-  explicit Table(std::size_t capacity = 8, int size = 2)
-      : coordinator(*loop, {size, 1000, Duration::zero(), true, AutotuneOptions(), capacity}) {}
+  explicit Table(std::size_t capacity = 8, int ranks = 2)
+      : size(ranks), coordinator(*loop, {size, 1000, Duration::zero(), true, AutotuneOptions(), capacity}) {}
 
   Result<void> ask(int rank, Request request) { return coordinator.add(rank, std::move(request)); }
   Result<void> ask_bit(int rank, int position, std::uint64_t changes) {
@@ -40,8 +41,9 @@ struct Table {
     return coordinator.add_known(rank, known);
   }
   void learn(const std::string& name) {
-    REQUIRE(ask(0, tensor_named(name)).ok());
-    REQUIRE(ask(1, tensor_named(name)).ok());
+    for (int rank = 0; rank < size; ++rank) {
+      REQUIRE(ask(rank, tensor_named(name)).ok());
+    }
   }
   // What is decided, as text: "hits 0,2; remember b@1; do a,b;"
   std::string decide() {
@@ -140,7 +142,7 @@ TEST_CASE("what cannot be known is no bit of a rank that keeps to the rules") {
 }
 
 TEST_CASE("a stall is told of what is asked for by bits, too") {
-  Table table;
+  Table table(8, 3);
   table.learn("a");
   table.decide();
   REQUIRE(table.ask(0, tensor_named("z")).ok());
@@ -150,7 +152,13 @@ TEST_CASE("a stall is told of what is asked for by bits, too") {
   REQUIRE(incomplete.size() == 2);
   CHECK(incomplete[0].what == "ALLREDUCE 'z'");
   CHECK(incomplete[1].what == "ALLREDUCE 'a'");
-  CHECK(incomplete[1].missing == std::vector<int>{0});
+  CHECK(incomplete[1].missing == std::vector<int>{0, 2});
+  // It does not become younger when another rank asks for it by message.
+  REQUIRE(table.ask(2, tensor_named("a")).ok());
+  const auto still = table.coordinator.incomplete();
+  REQUIRE(still.size() == 2);
+  CHECK(still[1].serial == incomplete[1].serial);
+  CHECK(still[1].missing == std::vector<int>{0});
 }
 
 TEST_CASE("when a rank joins, what others ask for by bits is done without it") {
