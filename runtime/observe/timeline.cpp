@@ -148,8 +148,8 @@ void Timeline::put(Tensor& tensor, TraceRecord record, std::uint32_t ends, std::
   tensor.open |= begins;
 }
 
-// Records the shape once, and again if it changes.
-void Timeline::put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64_t> shape) {
+// Records the shape once, and again if it changes. False: the file has another one.
+bool Timeline::put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64_t> shape) {
   Shape now;
   if (shape.size() > kMostExtents) {
     shape = {};
@@ -158,7 +158,7 @@ void Timeline::put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64
     std::copy(shape.begin(), shape.end(), now.extents.begin());
   }
   if (now == tensor.shape) {
-    return;
+    return true;
   }
   std::array<TraceRecord, 1 + kMostExtents> records = {record_of(TraceRecord::Kind::kShape, 0, shape.size())};
   records[0].tensor = tensor.number & 0xfffffU;
@@ -166,9 +166,11 @@ void Timeline::put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64
   for (std::size_t i = 0; i < shape.size(); ++i) {
     records[1 + i] = record_of(TraceRecord::Kind::kPayload, static_cast<std::uint64_t>(shape[i]));
   }
-  if (put_all(std::span<const TraceRecord>(records).first(1 + shape.size()))) {
-    tensor.shape = now;
+  if (!put_all(std::span<const TraceRecord>(records).first(1 + shape.size()))) {
+    return false;
   }
+  tensor.shape = now;
+  return true;
 }
 
 std::uint64_t Timeline::begin_stage() {
@@ -242,8 +244,9 @@ void Timeline::Moment::pause(const TraceKey& key, OpKind kind) {
 void Timeline::Moment::done(const TraceKey& key, OpKind kind, Dtype dtype, std::span<const std::int64_t> shape) {
   Tensor* tensor = timeline_ == nullptr ? nullptr : timeline_->find(key);
   if (tensor != nullptr && (tensor->open & bit_of(TracePhase::kOperation)) != 0) {
-    timeline_->put_shape(*tensor, dtype, shape);
-    timeline_->put(*tensor, phases_of(kind, ticks_), kInner | bit_of(TracePhase::kOperation), 0);
+    TraceRecord record = phases_of(kind, ticks_);
+    record.value = timeline_->put_shape(*tensor, dtype, shape) ? 0U : TraceRecord::kShapeDropped;
+    timeline_->put(*tensor, record, kInner | bit_of(TracePhase::kOperation), 0);
   }
 }
 

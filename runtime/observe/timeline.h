@@ -135,7 +135,7 @@ class Timeline final : public StageSink {
   Tensor* find_or_add(const TraceKey& key);
   bool tell_name(std::uint32_t number, const TraceKey& key);
   void put(Tensor& tensor, TraceRecord record, std::uint32_t ends, std::uint32_t begins);
-  void put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64_t> shape);
+  bool put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64_t> shape);
   bool put_all(std::span<const TraceRecord> records);
 
   // constant after construction

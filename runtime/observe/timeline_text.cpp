@@ -224,8 +224,8 @@ void TimelineText::add_phase(const TraceRecord& record, TracePhase phase, const 
   if (is_ahead && !std::exchange(tensor.has_ahead_row, true)) {
     name_ahead_row(record.tensor);
   }
-  const bool is_done = !begins && phase == TracePhase::kOperation;
-  const std::string_view arguments = is_done ? std::string_view(tensor.arguments) : std::string_view("");
+  const bool tells_shape = !begins && phase == TracePhase::kOperation && record.value != TraceRecord::kShapeDropped;
+  const std::string_view arguments = tells_shape ? std::string_view(tensor.arguments) : std::string_view("");
   make_room(kEventBytes + arguments.size());
   put(kBetween);
   put(heads[record.op][static_cast<std::size_t>(phase)]);

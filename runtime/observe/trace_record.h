@@ -25,7 +25,7 @@ constexpr std::uint32_t bit_of(TracePhase phase) {
 // The widths are what the wire and OpKind allow: 2^20 tensors, 32 kinds and types, 2^24 ranks.
 struct TraceRecord {
   enum class Kind : std::uint8_t {
-    kPhases,  // `ends` end, the inner first, then `begins` begin, the outer first
+    kPhases,  // `ends` end, the inner first, then `begins` begin, the outer first; `value`: 0, or kShapeDropped
     kRank,    // the same, and rank `value` has asked
     kCycle,   // the coordinator has made a decision
     kName,    // of `tensor`; `value` bytes, in the payloads that follow
@@ -43,6 +43,7 @@ struct TraceRecord {
   std::uint64_t value : 24 = 0;
 
   static constexpr unsigned kNoShape = 0x1f;
+  static constexpr unsigned kShapeDropped = 1;  // what ends here had another shape than was last recorded
   // The number of payload records of a name.
   static constexpr std::size_t payloads_of(std::size_t bytes) {
     return (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);

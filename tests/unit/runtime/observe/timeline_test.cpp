@@ -138,6 +138,9 @@ TEST_CASE("a full ring drops and counts, and what has begun ends") {
   while (timeline.dropped() == 0) {
     REQUIRE_FALSE(patience.has_passed());
     Timeline::Moment now(timeline);
+    now.ready({0, "b"}, OpKind::kAllreduce, true);
+    now.done({0, "b"}, OpKind::kAllreduce, Dtype::kFloat32, std::vector<std::int64_t>(8, 1));
+    now.ready({0, "b"}, OpKind::kAllgather, true);
     // As many as begin at once also end, in more records than that.
     for (const std::string& name : names) {
       now.ready({0, name}, OpKind::kAllreduce, true);
@@ -151,15 +154,21 @@ TEST_CASE("a full ring drops and counts, and what has begun ends") {
       now.begin({0, "a"}, OpKind::kAllreduce, TracePhase::kMove);
       now.pause({0, "a"}, OpKind::kAllreduce);
     }
+    now.done({0, "b"}, OpKind::kAllgather, Dtype::kFloat32, std::vector<std::int64_t>(8, 2));  // no room for the shape
   }
   timeline.stop();
   std::map<int, int> open;  // by tensor
   std::uint64_t dropped = 0;
+  int wrong_shapes = 0;
   for (const Json& event : read_json(path)) {
+    const bool has_shape = event.contains("args") && event["args"].contains("shape");
+    const std::string begins = event["name"] == "ALLGATHER" ? "[2" : "[1";
+    wrong_shapes += has_shape && event["args"]["shape"].get<std::string>().find(begins) != 0 ? 1 : 0;
     open[event["pid"]] += event["ph"] == "B" ? 1 : event["ph"] == "E" ? -1 : 0;
     dropped += event["name"] == "DROPPED" ? event["args"]["records"].get<std::uint64_t>() : 0;
   }
   CHECK(open.size() > 2);
+  CHECK(wrong_shapes == 0);
   CHECK(std::all_of(open.begin(), open.end(), [](const auto& of) { return of.second == 0; }));
   CHECK(dropped > 0);
 }
