@@ -184,28 +184,28 @@ Result<void> FormReader::add_mount(Mount mount, JobFile& job) const {
 
 // Refuses '..' in a path that is written to, since it could lead anywhere; and '~', which nothing here expands.
 Result<std::string> FormReader::written_path(const DocValue& value, const char* what) const {
-  std::string path = value.text;
+  const std::string& path = value.text;
   if (path.starts_with('~')) {
     return refuse(value.at, std::string(what) + ": '" + shown_text(path) +
                                 "' begins with ~, which means no home here; write the absolute path, as in "
                                 "/home/me/logs, or one below $AZ_BATCHAI_JOB_MOUNT_ROOT");
   }
-  while (path.size() > 1 && path.ends_with('/')) {
-    path.pop_back();
-  }
-  const std::string below = path.starts_with('/') ? path.substr(1) : path;
-  std::string collapsed;
-  for (const char c : below) {
-    if (c != '/' || !collapsed.ends_with('/')) {
-      collapsed += c;
+  std::string below;  // without the parts that change nothing: "./logs//" is "logs"
+  for (std::string_view rest = path; !rest.empty();) {
+    const std::string_view part = take_until(rest, '/');
+    if (!part.empty() && part != ".") {
+      below += (below.empty() ? "" : "/") + std::string(part);
     }
   }
-  if (path != "/" && !is_inner_path(collapsed)) {
+  if (path.empty() || (!below.empty() && !is_inner_path(below))) {
     return refuse(value.at,
                   std::string(what) + ": '" + shown_text(value.text) +
                       "' cannot be a directory to write to; '..' and control characters are not allowed in it");
   }
-  return (path.starts_with('/') ? "/" : "") + collapsed;
+  if (path.starts_with('/')) {
+    return "/" + below;
+  }
+  return below.empty() ? "." : below;
 }
 
 // Job files of 2017 could not mount anything themselves; they name what the cluster had mounted. Later ones may leave

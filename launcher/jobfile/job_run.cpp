@@ -172,7 +172,8 @@ Result<void> place_output(JobRun& run) {
                         " is; expected a directory below $AZ_BATCHAI_JOB_MOUNT_ROOT, or an absolute path");
   }
   const std::string base = run.starts_in_folder() ? run.options.cwd : run.temp();
-  const std::string prefix = (std::filesystem::path(base) / given).string();  // an absolute path stays as it is
+  // An absolute path stays as it is.
+  const std::string prefix = given == "." ? base : (std::filesystem::path(base) / given).string();
   const std::string below = "/" + run.segment + "/stdouterr";
   // Nodes that have a copy of the working directory have it at another path.
   run.output = (run.options.is_synced ? given : prefix) + below;

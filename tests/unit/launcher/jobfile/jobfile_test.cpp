@@ -287,12 +287,12 @@ TEST_CASE("both forms have one rule for what a job is given twice, and for a pat
   CHECK(reader.add_variable({"FROM_NOBODY", {}, {}}, true, job).error().message().starts_with("f:0:0: the value of"));
 
   DocValue path;
-  for (const char* good : {"/", "/logs//", "a//b", "$DIR/logs"}) {
+  for (const char* good : {"/", "/logs//", "a//b", "./logs", "/./a", "$DIR/logs"}) {
     path.text = good;
     CHECK(reader.written_path(path, "output").ok());
   }
   CHECK(reader.written_path(path, "output").value() == "$DIR/logs");
-  for (const char* bad : {"", "..", "a/../b", "/a/..//", "a\nb", "~", "~/logs", "~me/logs"}) {
+  for (const char* bad : {"", "..", "./..", "a/../b", "/a/..//", "a\nb", "~", "~/logs", "~me/logs"}) {
     path.text = bad;
     CHECK_FALSE(reader.written_path(path, "output").ok());
   }
@@ -457,6 +457,8 @@ TEST_CASE("output with a relative path is in the folder where the processes star
   const JobRun run = run_of(own, "h", options);
   CHECK(run.kept_at == "/home/me/logs/" + run.segment + "/stdouterr");
   CHECK(run.output == run.kept_at);
+  CHECK(run_of("command: x\noutput: ././logs/\n", "h", options).kept_at == run.kept_at);
+  CHECK(run_of("command: x\noutput: .\n", "h", options).kept_at == "/home/me/" + run.segment + "/stdouterr");
   const std::string batchai =
       "properties:\n  nodeCount: 1\n  stdOutErrPathPrefix: logs\n  customToolkitSettings: {commandLine: x}\n"
       "  outputDirectories: [{id: M, pathPrefix: models}, {id: V, pathPrefix: $DIR/models}]\n";
