@@ -1,7 +1,7 @@
 #include "launcher/jobfile/form_reader.h"
 
 #include <algorithm>
-#include <set>
+#include <iterator>
 
 #include "launcher/job/text_file.h"
 #include "launcher/jobfile/variable_text.h"
@@ -45,6 +45,40 @@ std::string name_of_file(const std::string& file) {
   std::replace_if(name.begin(), name.end(), [](char c) { return !is_word(c) && c != '-'; }, '_');
   name = name.substr(0, kMostName);
   return name.empty() ? "job" : name;
+}
+
+bool is_within(std::string_view path, std::string_view folder) {
+  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
+}
+
+// Returns the path that a text begins with, which follows a mount root: "data/a" for "//data/./a --lr=1".
+std::string path_begun(std::string_view text) {
+  text = text.substr(0, text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./"));
+  std::string path;
+  while (!text.empty()) {
+    const std::string_view part = take_until(text, '/');
+    if (part == "..") {
+      break;
+    }
+    if (!part.empty() && part != ".") {
+      path += (path.empty() ? "" : "/") + std::string(part);
+    }
+  }
+  return path;
+}
+
+// Returns the names of mounts, of those that are given, that a path leads into or that lie in it, those above others
+// first. A name may have several parts. Where none is given, the cluster had a mount of the path's first part.
+std::vector<std::string> mounts_at(const std::string& path, bool is_of_cluster, const std::vector<std::string>& given) {
+  std::vector<std::string> names;
+  std::copy_if(given.begin(), given.end(), std::back_inserter(names), [&path](const std::string& name) {
+    return is_inner_path(name) && !path.empty() && (is_within(path, name) || is_within(name, path));
+  });
+  std::sort(names.begin(), names.end());
+  if (std::string first = path.substr(0, path.find('/')); names.empty() && is_of_cluster && is_inner_path(first)) {
+    names.push_back(std::move(first));
+  }
+  return names;
 }
 
 // Adds the notices to an error: a key that was ignored is often a misspelling of the one that is missing.
@@ -173,8 +207,8 @@ Result<void> FormReader::add_mount(Mount mount, JobFile& job) const {
                                 "'..' and control characters");
   }
   for (const Mount& other : job.mounts) {
-    const bool is_inside = mount.name.starts_with(other.name + "/") || other.name.starts_with(mount.name + "/");
-    if (other.is_of_cluster == mount.is_of_cluster && (other.name == mount.name || is_inside)) {
+    const bool is_inside = is_within(mount.name, other.name) || is_within(other.name, mount.name);
+    if (other.is_of_cluster == mount.is_of_cluster && is_inside) {
       return refuse(mount.at, "two mounts at '" + shown_text(mount.name) + "', or one inside of the other");
     }
   }
@@ -218,25 +252,21 @@ void FormReader::add_named_mounts(const DocValue& value, JobFile& job) const {
   for (std::size_t i = 0; value.kind == DocValue::Kind::kText && i + 1 < pieces.size(); ++i) {
     Mount mount;
     mount.is_of_cluster = pieces[i].text == "AZ_BATCHAI_MOUNT_ROOT";
-    if (!pieces[i].is_variable || pieces[i + 1].is_variable ||
+    if (!pieces[i].is_variable || pieces[i + 1].is_variable || !pieces[i + 1].text.starts_with('/') ||
         (!mount.is_of_cluster && pieces[i].text != "AZ_BATCHAI_JOB_MOUNT_ROOT")) {
       continue;
     }
-    const std::string_view rest = pieces[i + 1].text;
-    const std::size_t end = rest.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.",
-                                                   rest.starts_with('/') ? 1 : 0);
-    mount.name = std::string(rest.substr(rest.starts_with('/') ? 1 : 0, end == std::string_view::npos ? end : end - 1));
     mount.source = mount.is_of_cluster ? "what the cluster had there" : "what the user or the cluster mounts there";
     mount.at = value.at;
-    const auto is_there = [&mount](const Mount& other) {
-      return other.is_of_cluster == mount.is_of_cluster &&
-             (other.name == mount.name || other.name.starts_with(mount.name + "/"));
-    };
-    const bool is_given =
-        std::find(options_.mounts.begin(), options_.mounts.end(), mount.name) != options_.mounts.end();
-    if ((mount.is_of_cluster || is_given) && rest.starts_with('/') && is_inner_path(mount.name) &&
-        std::none_of(job.mounts.begin(), job.mounts.end(), is_there)) {
-      job.mounts.push_back(std::move(mount));
+    for (const std::string& name : mounts_at(path_begun(pieces[i + 1].text), mount.is_of_cluster, options_.mounts)) {
+      mount.name = name;
+      const auto is_in_the_way = [&mount](const Mount& other) {
+        return other.is_of_cluster == mount.is_of_cluster &&
+               (is_within(other.name, mount.name) || is_within(mount.name, other.name));
+      };
+      if (std::none_of(job.mounts.begin(), job.mounts.end(), is_in_the_way)) {
+        job.mounts.push_back(mount);
+      }
     }
   }
 }

@@ -593,6 +593,22 @@ TEST_CASE("a job names what the command line mounts, or the folder where the ser
   CHECK(loaded.value().notices[2].find("nothing is mounted at $AZ_BATCHAI_JOB_MOUNT_ROOT/none") != std::string::npos);
 }
 
+TEST_CASE("a mount whose name has several parts is found where the file names it, or a folder above it") {
+  JobFileOptions options;
+  options.mounts = {"nfs/data", "nfs/models", "mine/sets", "mine/other"};
+  const std::string text =
+      "properties:\n  nodeCount: 1\n  stdOutErrPathPrefix: $AZ_BATCHAI_MOUNT_ROOT/old/out\n"
+      "  customToolkitSettings: {commandLine: ls $AZ_BATCHAI_MOUNT_ROOT/nfs $AZ_BATCHAI_JOB_MOUNT_ROOT/mine/sets/x}\n";
+  const auto loaded = parse_job_file(text, "job.yaml", options);
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
+  CHECK(loaded.value().notices.empty());
+  std::vector<std::string> names;
+  for (const Mount& mount : loaded.value().job.mounts) {
+    names.push_back((mount.is_of_cluster ? "cluster " : "job ") + mount.name);
+  }
+  CHECK(names == std::vector<std::string>{"cluster old", "cluster nfs/data", "cluster nfs/models", "job mine/sets"});
+}
+
 TEST_CASE("a name that is given mounts nothing around what the file mounts itself") {
   JobFileOptions options;
   options.mounts = {"data"};
