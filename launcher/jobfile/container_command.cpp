@@ -56,6 +56,16 @@ constexpr const char* kInContainer =
     "[ -z \"$hvdrun_watch\" ] || kill $hvdrun_watch 2>/dev/null\n"
     "exit $hvdrun_code\n";
 
+// Empties a folder of the run, in a container, of what its user may not remove: what programs have written as a
+// container's root or as another user of it. Where something is mounted in the folder it stays as it is.
+constexpr const char* kEmptyFolder =
+    "hvdrun_empty() {\n"
+    "  [ \"$EUID\" != 0 ] && [ -n \"$(find \"$1\" -xdev ! -user \"$EUID\" -print -quit 2>/dev/null)\" ] &&\n"
+    "    ! grep -qF -- \" $1\" /proc/self/mountinfo &&\n"
+    "    \"$hvdrun_engine\" run --rm --network none --user 0 --entrypoint rm -v \"$1:$1\" \"$hvdrun_image\" -rf -- "
+    "\"$1\" >/dev/null 2>&1\n"
+    "}\n";
+
 bool has_image(const JobRun& run) {
   return run.job.container.has_value() && run.options.container != ContainerChoice::kNone;
 }
@@ -237,13 +247,15 @@ std::string remove_containers(const JobRun& run) {
   const std::string find = run.options.container == ContainerChoice::kAuto
                                ? kFindEngine
                                : std::string("hvdrun_engine=") + container_word(run.options.container) + "\n";
-  return find +
+  return find + kEmptyFolder + name_image(run) +
          "case $hvdrun_engine in podman|docker)\n"
          "  hvdrun_left=$(\"$hvdrun_engine\" ps -aq " +
          filter +
          ")\n  [ -z \"$hvdrun_left\" ] || \"$hvdrun_engine\" rm -f $hvdrun_left >/dev/null 2>&1\n"
-         "  \"$hvdrun_engine\" rmi -f " +
-         prepared_image(run) + " >/dev/null 2>&1;;\nesac\n";
+         "  hvdrun_empty " +
+         quoted_word(run.root) +
+         (run.shared_at().starts_with(run.root + "/") ? "" : "\n  hvdrun_empty " + quoted_word(run.shared_at())) +
+         "\n  \"$hvdrun_engine\" rmi -f " + prepared_image(run) + " >/dev/null 2>&1;;\nesac\n";
 }
 
 }  // namespace hvd::launch

@@ -442,6 +442,19 @@ TEST_CASE("mounts lead where the map says, the cluster's too; output is kept in 
         "00000000-0000-0000-0000-000000000000/hvdrun/workspaces/default/experiments/default/jobs/job/uuid");
 }
 
+TEST_CASE("what containers leave that their user may not remove is removed by one, while the image is there") {
+  const std::string text = "command: x\ncontainer: image\nmounts: {m: /data}\noutput: ";
+  for (const bool is_in_mount : {false, true}) {
+    const JobRun run = run_of(text + (is_in_mount ? "$AZ_BATCHAI_JOB_MOUNT_ROOT/m\n" : "/logs\n"), "h");
+    const std::string script = clean_up_script(run);
+    const auto emptied = script.find("\n  hvdrun_empty " + run.root + "\n");
+    CHECK(emptied < script.find(" rmi -f "));
+    CHECK(script.find(" rmi -f ") < script.find(" remove " + run.root));
+    CHECK((script.find("\n  hvdrun_empty " + run.shared_at() + "\n") < script.find(" rmi -f ")) == is_in_mount);
+  }
+  CHECK(clean_up_script(run_of("command: x\n", "h")).find("hvdrun_empty") == std::string::npos);
+}
+
 TEST_CASE("two slashes in a path are one") {
   JobRunOptions options;
   options.mounts.root = "/data";
