@@ -65,14 +65,19 @@ std::string masked(std::string_view text, const std::vector<std::string>& hidden
   return shown;
 }
 
+std::size_t begun_at_end(std::string_view text, std::string_view secret) {
+  std::size_t size = std::min(secret.size(), text.size());
+  while (!text.ends_with(secret.substr(0, size))) {
+    --size;
+  }
+  return size;
+}
+
 std::string masked_at_cut(std::string_view text, const std::vector<std::string>& hidden) {
   std::string shown = masked(text, hidden);
   for (const std::string& secret : hidden) {
-    for (std::size_t size = std::min(secret.size(), shown.size()); size >= kShortest; --size) {
-      if (shown.ends_with(std::string_view(secret).substr(0, size))) {
-        shown.replace(shown.size() - size, size, kMask);
-        break;
-      }
+    if (const std::size_t size = begun_at_end(shown, secret); size >= kShortest) {
+      shown.replace(shown.size() - size, size, kMask);
     }
   }
   return shown;

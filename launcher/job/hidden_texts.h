@@ -1,6 +1,7 @@
 // These functions say which texts must not be seen, and take them out of what is shown or kept. Pure.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,11 @@ std::vector<std::string> hidden_texts(const std::vector<std::string>& secrets);
 // Returns the text with "***" in place of each of these texts. Those that begin another one come after it.
 std::string masked(std::string_view text, const std::vector<std::string>& hidden);
 
-// Does the same for a text that may have been cut: also in place of what one of them begins with, if that is its end.
+// Returns how many bytes at the end of the text begin this secret.
+std::size_t begun_at_end(std::string_view text, std::string_view secret);
+
+// Does the same as masked() for a text that may have been cut: also in place of what one of them begins with, if that
+// is its end.
 std::string masked_at_cut(std::string_view text, const std::vector<std::string>& hidden);
 
 // Masks the texts in all values of a JSON value of any type of nlohmann's. They are found there whatever they hold,

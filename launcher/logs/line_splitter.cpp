@@ -1,6 +1,9 @@
 #include "launcher/logs/line_splitter.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "launcher/job/hidden_texts.h"
 
 namespace hvd::launch {
 namespace {
@@ -21,9 +24,20 @@ std::size_t line_end(std::string_view bytes) {
   return newline == nullptr ? std::string_view::npos : before + 1;
 }
 
+// Returns the size of the piece to pass on of an overlong line. What stays may go on: a "\r", which is undecided, and
+// the beginning of an uncut text.
+std::size_t piece_size(std::string_view line, std::span<const std::string> uncut) {
+  line.remove_suffix(line.ends_with('\r') ? 1 : 0);
+  std::size_t begun = 0;
+  for (const std::string& text : uncut) {
+    begun = std::max(begun, begun_at_end(line, text));
+  }
+  return line.size() - begun;
+}
+
 }  // namespace
 
-void LineSplitter::feed(std::string_view bytes, const Emit& emit) {
+void LineSplitter::feed(std::string_view bytes, const Emit& emit, std::span<const std::string> uncut) {
   // The bytes kept from earlier reads hold no terminator, so they are not searched again. Their last byte may be an
   // undecided "\r".
   while (!bytes.empty() && !partial_.empty()) {
@@ -53,8 +67,7 @@ void LineSplitter::feed(std::string_view bytes, const Emit& emit) {
   }
   partial_.append(bytes);
   if (partial_.size() > kMaxLineBytes) {
-    // Keep a "\r" at the end back: it is still undecided.
-    const std::size_t size = partial_.size() - (partial_.back() == '\r' ? 1 : 0);
+    const std::size_t size = piece_size(partial_, uncut);
     emit(std::string_view(partial_).substr(0, size));
     partial_.erase(0, size);
   }

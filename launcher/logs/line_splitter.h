@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,7 +20,8 @@ class LineSplitter {
   // A line longer than this is passed on in pieces, so that memory stays bounded.
   static constexpr std::size_t kMaxLineBytes = 1U << 20U;
 
-  void feed(std::string_view bytes, const Emit& emit);
+  // None of the `uncut` texts lies across two pieces, so that each can be found in one.
+  void feed(std::string_view bytes, const Emit& emit, std::span<const std::string> uncut = {});
   // The stream has ended: emits what is left as a line.
   void finish(const Emit& emit);
   // Returns the beginning of a line that is not complete yet.

@@ -104,7 +104,7 @@ void LogMux::begin_files() {
 void LogMux::feed(int node, int rank, bool is_error, std::string_view bytes) {
   owed_[static_cast<std::size_t>(node)] += bytes.size();
   LineSplitter& splitter = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0];
-  splitter.feed(bytes, [&](std::string_view line) { take(rank, is_error, line, false); });
+  splitter.feed(bytes, [&](std::string_view line) { take(rank, is_error, line, false); }, options_.hidden);
   update_bar_with_partial(rank, is_error);
   schedule_flush();
 }
@@ -221,7 +221,7 @@ void LogMux::update_bar_with_partial(int rank, bool is_error) {
   if (rows_->is_live(is_error) && (rows_->has_bar(rank, is_error) || is_question || partial.ends_with('\r'))) {
     partial = partial.substr(0, partial.find_last_not_of('\r') + 1);
     if (!partial.empty()) {
-      rows_->set_bar(rank, is_error, masked(partial, options_.hidden));
+      rows_->set_bar(rank, is_error, masked_at_cut(partial, options_.hidden));
     }
   }
 }

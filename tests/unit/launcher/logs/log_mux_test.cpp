@@ -84,6 +84,21 @@ TEST_CASE("of a rank that is not to be shown the last lines are known, and were 
   CHECK(console.just_shown(0) == 1);
 }
 
+TEST_CASE("a secret in an overlong line is masked, wherever that is cut") {
+  LogMuxOptions options;
+  options.hidden = {"s3cr3t-word"};
+  Console console(std::move(options));
+  console.print(1, std::string(LineSplitter::kMaxLineBytes, 'x') + "s3cr3t");
+  console.print(1, "-word, and more\n");
+  console.print(1, std::string(LineSplitter::kMaxLineBytes, 'x') + "s3cr3t-word");
+  console.print(1, ", and more\n");
+  const auto lines = console.logs->last_errors(1).lines;
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[1] == "***, and more");
+  CHECK(lines[3].ends_with(", and more"));
+  CHECK(lines[3].find("s3cr3t") == std::string::npos);
+}
+
 TEST_CASE("no line waits for an equal one of a rank that is not to be shown") {
   LogMuxOptions options;
   options.gather = true;
