@@ -235,6 +235,21 @@ void add_words(const CLI::Option& option, const std::string& name, std::vector<s
   }
 }
 
+// Returns the name without dashes, which is long for all but -x and -n.
+std::string name_of(const CLI::Option& option) {
+  return option.get_lnames().empty() ? option.get_snames().front() : option.get_lnames().front();
+}
+
+// Adds the options of the command line, but for those of these names.
+void add_given(const CLI::App& app, const std::vector<std::string>& left_out, std::vector<std::string>& words) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = name_of(*option);
+    if (option->count() > 0 && std::find(left_out.begin(), left_out.end(), name) == left_out.end()) {
+      add_words(*option, name, words);
+    }
+  }
+}
+
 // Returns the options of the command line that hvdrun is to be given in its pod, and the command. Variables get the
 // values that they have here: the pod has neither this environment nor the file of --config-file.
 // `words`: those that a job file has given, with its number of ranks.
@@ -246,14 +261,11 @@ std::vector<std::string> words_for_pod(const CLI::App& app, const launch::JobSpe
     own.emplace_back("np");
   }
   for (const CLI::Option* option : app.get_options()) {
-    const bool has_long = !option->get_lnames().empty();  // all but -x
-    const std::string name = has_long ? option->get_lnames().front() : option->get_snames().front();
-    if (option->count() == 0 || option->get_group() == own_group(Command::kManifest) ||
-        std::find(own.begin(), own.end(), name) != own.end()) {
-      continue;
+    if (option->get_group() == own_group(Command::kManifest)) {
+      own.push_back(name_of(*option));
     }
-    add_words(*option, name, words);
   }
+  add_given(app, own, words);
   for (const auto& [name, value] : job.user_env) {
     words.insert(words.end(), {"-x", name + "=" + value});
   }
@@ -263,17 +275,8 @@ std::vector<std::string> words_for_pod(const CLI::App& app, const launch::JobSpe
 
 // Returns the options that hvdrun is to be given in a job of Slurm's, and the command.
 std::vector<std::string> words_for_batch(const CLI::App& app, const Flags& flags) {
-  static const std::vector<std::string> own = {"engine",  "sbatch", "nodes", "name", "n",
-                                               "cluster", "file",   "json",  "x"};
   std::vector<std::string> words = {"--engine=slurm"};
-  for (const CLI::Option* option : app.get_options()) {
-    const bool has_long = !option->get_lnames().empty();  // all but -x and -n
-    const std::string name = has_long ? option->get_lnames().front() : option->get_snames().front();
-    if (option->count() == 0 || std::find(own.begin(), own.end(), name) != own.end()) {
-      continue;
-    }
-    add_words(*option, name, words);
-  }
+  add_given(app, {"engine", "sbatch", "nodes", "name", "n", "cluster", "file", "json", "x"}, words);
   for (const std::string& entry : flags.env) {  // those before the command too
     words.insert(words.end(), {"-x", entry});
   }
