@@ -12,19 +12,15 @@
 #include <dirent.h>
 
 #include "runtime/base/fd.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
 
-// Returns the parent in /proc/PID/stat: the second field after the command, which may hold spaces and parentheses.
+// Returns the parent that /proc/PID/stat names; -1: none.
 pid_t parent_of(const std::string& stat) {
-  const auto close = stat.rfind(')');
-  if (close == std::string::npos || close + 4 >= stat.size()) {
-    return -1;
-  }
-  pid_t parent = -1;
-  std::from_chars(stat.data() + close + 4, stat.data() + stat.size(), parent);
-  return parent;
+  constexpr int kParent = 4;  // as proc(5) numbers the fields
+  return parse_number<pid_t>(stat_field(stat, kParent)).value_or(-1);
 }
 
 // The process that starts one leaves it to us only when it runs its program.

@@ -11,13 +11,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "runtime/base/text.h"
 #include "runtime/base/thread.h"
 
 namespace hvd::launch {
@@ -32,22 +32,11 @@ struct ProcessStat {
 };
 
 ProcessStat stat_of(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const auto end = text.rfind(')');  // ends the process's name, which may hold any character
-  if (end == std::string::npos) {
-    return {};
-  }
-  std::istringstream rest(text.substr(end + 1));
-  ProcessStat stat;
-  std::string word;
-  constexpr int kStartTime = 20;  // the 22nd of all fields; two stand before this text
-  for (int i = 0; i < kStartTime && rest >> word; ++i) {
-    stat.state = i == 0 ? word.front() : stat.state;
-  }
-  stat.began = rest ? std::strtoll(word.c_str(), nullptr, 10) : 0;
-  return stat;
+  constexpr int kState = 3;  // as proc(5) numbers the fields
+  constexpr int kStartTime = 22;
+  const std::string text = text_of_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string_view state = stat_field(text, kState);
+  return {state.empty() ? '\0' : state.front(), parse_number<std::int64_t>(stat_field(text, kStartTime)).value_or(0)};
 }
 
 void await_end(pid_t pid, std::int64_t began) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "runtime/base/text.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -35,44 +37,25 @@ std::uint64_t kilobytes_of(std::string_view text, std::string_view key) {
 
 }  // namespace
 
-// The command, in parentheses, may hold spaces and parentheses itself; the fields count from behind the last one.
 std::optional<ProcessStat> parse_process_stat(std::string_view text) {
-  const auto close = text.rfind(')');
-  if (close == std::string_view::npos) {
-    return std::nullopt;
-  }
-  text.remove_prefix(close + 1);
-  ProcessStat stat;
-  const std::string_view state = next_word(text);
-  if (state.size() != 1) {
-    return std::nullopt;
-  }
-  stat.state = state.front();
-  constexpr int kParent = 4;  // as proc(5) numbers the fields
+  constexpr int kState = 3;  // as proc(5) numbers the fields
+  constexpr int kParent = 4;
   constexpr int kUserTicks = 14;
   constexpr int kChildrenKernelTicks = 17;
   constexpr int kResidentPages = 24;
-  for (int field = kParent; field <= kResidentPages; ++field) {
-    const std::string_view word = next_word(text);
-    const bool is_wanted =
-        field == kParent || field == kResidentPages || (field >= kUserTicks && field <= kChildrenKernelTicks);
-    if (word.empty()) {
+  const std::string_view state = stat_field(text, kState);
+  const auto parent = parse_number<std::int32_t>(stat_field(text, kParent));
+  const auto pages = number_of(stat_field(text, kResidentPages));
+  if (state.size() != 1 || !parent || !pages) {
+    return std::nullopt;
+  }
+  ProcessStat stat{*parent, state.front(), 0, *pages};
+  for (int field = kUserTicks; field <= kChildrenKernelTicks; ++field) {
+    const std::optional<std::uint64_t> ticks = number_of(stat_field(text, field));
+    if (!ticks) {
       return std::nullopt;
     }
-    if (!is_wanted) {
-      continue;
-    }
-    const std::optional<std::uint64_t> number = number_of(word);
-    if (!number) {
-      return std::nullopt;
-    }
-    if (field == kParent) {
-      stat.parent = static_cast<std::int32_t>(*number);
-    } else if (field == kResidentPages) {
-      stat.pages = *number;
-    } else {
-      stat.ticks += *number;
-    }
+    stat.ticks += *ticks;
   }
   return stat;
 }

@@ -22,17 +22,10 @@ namespace {
 constexpr int kMostAncestors = 64;
 constexpr int kMostRanks = 1 << 20;
 
-// Returns the parent; 0: the process is gone, or has none. The name of a program, which stands between parentheses, may
-// hold any characters.
+// Returns the parent; 0: the process is gone, or has none.
 pid_t parent_of(const std::string& folder) {
-  const std::string stat = text_of_file(folder + "/stat");
-  const std::size_t name_end = stat.rfind(')');
-  constexpr std::size_t kState = 4;  // ") S "
-  if (name_end == std::string::npos || name_end + kState > stat.size()) {
-    return 0;
-  }
-  const std::string_view rest = std::string_view(stat).substr(name_end + kState);
-  return parse_number<pid_t>(rest.substr(0, rest.find(' ')), 0).value_or(0);
+  constexpr int kParent = 4;  // as proc(5) numbers the fields
+  return parse_number<pid_t>(stat_field(text_of_file(folder + "/stat"), kParent), 0).value_or(0);
 }
 
 // OpenFiles says what is known of a process by its anonymous files.

@@ -34,6 +34,16 @@ std::string_view take_until(std::string_view& text, char end) {
   return taken;
 }
 
+std::string_view stat_field(std::string_view stat, int number) {
+  constexpr int kFirst = 3;
+  const auto name_end = stat.rfind(')');
+  stat = name_end == std::string_view::npos ? std::string_view() : trimmed(stat.substr(name_end + 1));
+  for (int field = kFirst; field < number; ++field) {
+    take_until(stat, ' ');
+  }
+  return take_until(stat, ' ');
+}
+
 bool has_word(std::string_view list, std::string_view word, char separator) {
   while (!list.empty()) {
     if (take_until(list, separator) == word) {

@@ -44,6 +44,10 @@ std::string_view trimmed(std::string_view text);
 // `end`.
 std::string_view take_until(std::string_view& text, char end);
 
+// A field of the text of /proc/PID/stat, by its number in proc(5), from 3 on. Empty: the text has none. What stands
+// before them is the process's name, which may hold any characters.
+std::string_view stat_field(std::string_view stat, int number);
+
 // Whether one of the words in a list is this one.
 bool has_word(std::string_view list, std::string_view word, char separator = ' ');
 

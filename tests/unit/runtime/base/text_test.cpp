@@ -38,6 +38,15 @@ TEST_CASE("a list in words has separators only between words") {
   CHECK(joined({}).empty());
 }
 
+TEST_CASE("the fields of a process are counted from behind its name, which may hold any characters") {
+  CHECK(stat_field("12 (a) S (b)) R 7 12\n", 3) == "R");
+  CHECK(stat_field("12 (a) S (b)) R 7 12\n", 4) == "7");
+  CHECK(stat_field("12 (a) S (b)) R 7 12\n", 5) == "12");
+  CHECK(stat_field("12 (a) S (b)) R 7 12\n", 6).empty());
+  CHECK(stat_field("12 (a)", 3).empty());
+  CHECK(stat_field("12 (a", 3).empty());
+}
+
 TEST_CASE("a size has a unit or none, and is within its bound") {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40U;
   CHECK(parse_byte_count("4", kMost) == 4);
