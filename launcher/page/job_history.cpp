@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "launcher/page/json.h"
+#include "launcher/page/page_text.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
@@ -55,10 +56,6 @@ std::optional<long long> milliseconds_of(const std::string& text) {
   utc.tm_year -= 1900;
   utc.tm_mon -= 1;
   return static_cast<long long>(::timegm(&utc)) * 1000 + ms;
-}
-
-std::string seconds_text(double seconds) {
-  return formatted(seconds < 10 ? "%.2f s" : "%.1f s", seconds);
 }
 
 }  // namespace
@@ -205,7 +202,7 @@ void JobHistory::take_node_event(const Event& event) {
     }
     if (event.name == "node_back") {
       note(HistoryEvent::Tone::kPlain,
-           node->host + " is back after " + seconds_text(seconds_in(event.json, "away_seconds")));
+           node->host + " is back after " + duration_text(seconds_in(event.json, "away_seconds")));
       return;
     }
     node->is_lost = true;
@@ -253,7 +250,7 @@ void JobHistory::take_generation(const Event& event) {
   const double pause = seconds_in(event.json, "seconds");
   note(HistoryEvent::Tone::kPlain, "generation " + std::to_string(number) + ": " +
                                        counted(texts_in(event.json, "members").size(), "rank") +
-                                       (pause > 0 ? ", after a pause of " + seconds_text(pause) : ""));
+                                       (pause > 0 ? ", after a pause of " + duration_text(pause) : ""));
 }
 
 void JobHistory::take_failure(const Event& event) {

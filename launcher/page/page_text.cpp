@@ -38,9 +38,7 @@ std::string duration_text(double seconds) {
   if (seconds < 60) {
     return fixed_text(seconds, seconds < 10 ? 2 : 1) + " s";
   }
-  const auto whole = static_cast<long long>(std::llround(seconds));
-  return whole < 3600 ? std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s"
-                      : std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
+  return minutes_text(std::chrono::seconds(std::llround(seconds)));
 }
 
 std::string tick_text(double seconds) {

@@ -175,15 +175,8 @@ std::vector<std::string> describe_failing(const news::Failing& failing, const Pl
 }
 
 std::string describe_duration(Duration took) {
-  const double seconds = std::chrono::duration<double>(took).count();
-  if (seconds < 60) {
-    return formatted("%.1f s", seconds);
-  }
-  const auto whole = static_cast<long>(seconds);
-  if (whole < 3600) {
-    return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
-  }
-  return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
+  return took < std::chrono::minutes(1) ? formatted("%.1f s", std::chrono::duration<double>(took).count())
+                                        : minutes_text(took);
 }
 
 std::size_t host_count(const Placement& placement) {

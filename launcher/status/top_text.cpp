@@ -18,7 +18,8 @@ std::string decimal(double value) {
 }
 
 std::string age_text(std::uint64_t ms) {
-  return seconds_text(std::chrono::milliseconds(ms));
+  const std::chrono::milliseconds age(ms);
+  return age < std::chrono::minutes(1) ? seconds_text(age) : minutes_text(age);
 }
 
 std::string doing_text(const RankShown& rank) {

@@ -140,6 +140,15 @@ std::string duration_text(Duration duration) {
   return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10)) + " s";
 }
 
+std::string minutes_text(Duration duration) {
+  constexpr long long kMinute = 60;
+  constexpr long long kHour = 60 * kMinute;
+  const long long seconds = std::chrono::floor<std::chrono::seconds>(duration).count();
+  const long long minutes = seconds % kHour / kMinute;
+  return seconds < kHour ? std::to_string(minutes) + " min " + std::to_string(seconds % kMinute) + " s"
+                         : std::to_string(seconds / kHour) + " h " + std::to_string(minutes) + " min";
+}
+
 bool is_same_secret(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {

@@ -77,8 +77,11 @@ std::string quoted_word(std::string_view text, std::string_view also_plain = "")
 // terminal would take it for a command. Texts that come from files, hosts and ranks go through it.
 std::string without_controls(std::string_view text, std::string_view kept = "");
 
-// "200 ms", "1.5 s", "30 s".
+// "200 ms", "1.5 s", "300 s": a limit, as settings have it.
 std::string duration_text(Duration duration);
+
+// "1 min 30 s", "2 h 5 min": how long something of a minute or more has lasted.
+std::string minutes_text(Duration duration);
 
 // Whether a secret that a caller gives is the right one. It takes as long wherever the two differ, so that a wrong one
 // cannot be guessed piece by piece.

@@ -1,6 +1,7 @@
 #include "runtime/base/text.h"
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -45,6 +46,13 @@ TEST_CASE("the fields of a process are counted from behind its name, which may h
   CHECK(stat_field("12 (a) S (b)) R 7 12\n", 6).empty());
   CHECK(stat_field("12 (a)", 3).empty());
   CHECK(stat_field("12 (a", 3).empty());
+}
+
+TEST_CASE("what has lasted for a minute or more is told in minutes and hours, and a limit as it was set") {
+  CHECK(minutes_text(std::chrono::milliseconds(90'900)) == "1 min 30 s");
+  CHECK(minutes_text(std::chrono::seconds(3599)) == "59 min 59 s");
+  CHECK(minutes_text(std::chrono::seconds(86'400 + 305)) == "24 h 5 min");
+  CHECK(duration_text(std::chrono::seconds(300)) == "300 s");
 }
 
 TEST_CASE("a size has a unit or none, and is within its bound") {
