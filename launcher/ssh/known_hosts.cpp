@@ -306,8 +306,13 @@ Result<void> remember_host_key(const SshHostConfig& config, const HostKey& key) 
     }
   }
   line += known_hosts_line(known_hosts_name(config), key, salt);
-  if (::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    return Error::from_errno("cannot remember the host key in " + file);
+  if (!write_all(fd.get(), line)) {
+    Error why = Error::from_errno("cannot remember the host key in " + file);
+    // A part of a key would be another key the next time, and the host one whose key has changed.
+    if (size >= 0 && ::lseek(fd.get(), 0, SEEK_END) < size + static_cast<off_t>(line.size())) {
+      [[maybe_unused]] const int cut = ::ftruncate(fd.get(), size);
+    }
+    return why;
   }
   return {};
 }

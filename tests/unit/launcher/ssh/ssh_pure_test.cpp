@@ -1,4 +1,7 @@
 // The parts of the ssh transport that decide without a network: ssh -G, known_hosts, host-key policy, key files.
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -360,6 +363,26 @@ TEST_CASE("a new key is appended to the first file, plain or hashed, after a lin
   CHECK(check_host_key(load_known_hosts(config), key).verdict == HostKeyVerdict::kKnown);
   config.user_known_hosts = {"/proc/no/such/kh"};
   CHECK(!remember_host_key(config, key).ok());
+}
+
+TEST_CASE("a disk that is full in the middle of a host key leaves no part of it") {
+  const test::TempDir dir;
+  const HostKey key = make_key("ssh-ed25519", "one");
+  SshHostConfig config;
+  config.hostname = "n";
+  config.user_known_hosts = {dir.path("kh")};
+  test::write_file(dir.path("kh"), "others\n");
+  rlimit usual{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &usual) == 0);
+  const auto old = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{40, usual.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &full) == 0);
+  const auto remembered = remember_host_key(config, key);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &usual) == 0);
+  ::signal(SIGXFSZ, old);
+  REQUIRE_FALSE(remembered.ok());
+  CHECK(remembered.error().sys_errno() == EFBIG);
+  CHECK(test::read_file(dir.path("kh")) == "others\n");
 }
 
 TEST_CASE("kinds and passphrases of key files are seen without the passphrase") {
