@@ -32,12 +32,17 @@ Error sync_error(const std::string& path) {
   return Error::from_errno("--sync: " + path);
 }
 
-// Makes a folder that only its user may enter. One that is there is left as it is.
+// Makes a folder that only its user may enter, and those above it. One that is there is left as it is.
 Result<void> make_folder(const std::string& path) {
-  if (::mkdir(path.c_str(), kOwnFolder) != 0 && errno != EEXIST) {
+  if (::mkdir(path.c_str(), kOwnFolder) == 0 || errno == EEXIST) {
+    return {};
+  }
+  const auto slash = path.rfind('/');
+  if (errno != ENOENT || slash == std::string::npos || slash == 0) {
     return sync_error(path);
   }
-  return {};
+  HVD_TRY(make_folder(path.substr(0, slash)));
+  return ::mkdir(path.c_str(), kOwnFolder) == 0 || errno == EEXIST ? Result<void>() : sync_error(path);
 }
 
 // False: another process has a lock that stands against it. Such locks belong to an open file, so that they end with

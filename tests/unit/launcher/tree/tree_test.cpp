@@ -143,6 +143,15 @@ TEST_CASE("a folder that another job uses is not changed: the next one is taken"
   CHECK(test::read_file(place + "/a") == "one");
 }
 
+TEST_CASE("a cache folder that is named and not there yet is made, as the agent's is") {
+  const Scene scene;
+  const std::string cache = scene.home() + "/not/there";
+  const auto place = tree_place({"XDG_CACHE_HOME=" + cache});
+  REQUIRE_MESSAGE(place.ok(), place.error().message());
+  CHECK(place.value() == cache + "/hvdrun/folders");
+  CHECK(std::filesystem::is_directory(place.value()));
+}
+
 TEST_CASE("who waits for the copy of another job says so, and gets the folder after it") {
   const Scene scene;
   test::write_file(scene.source() + "/a", "one");
