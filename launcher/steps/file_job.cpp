@@ -165,18 +165,23 @@ class FileJob {
     if (is_in_mount && !std::filesystem::is_directory(mount_of_output(), failed)) {
       kept_at_.clear();
     }
-    if (kept_at_.empty()) {
+    const bool is_own = kept_at_.empty();
+    if (is_own) {
       if (!state_root_.ok()) {
         return state_root_.error().with_context("to keep what the job prints");
       }
       kept_at_ = state_root_.value() + "/jobs/" + run_.job.name + "/" + run_.options.uuid;
     }
     std::filesystem::create_directories(kept_at_, failed);
-    if (failed) {
-      return error_at(run_.job.file, run_.job.output_at,
-                      Error::from_errno("cannot make the directory " + kept_at_, failed.value()));
+    if (!failed) {
+      return {};
     }
-    return {};
+    const Error why = Error::from_errno("cannot make the directory " + kept_at_, failed.value());
+    return is_own ? Error(Code::kResource, why.message() +
+                                               ", where what the job prints is kept, since this machine does not see "
+                                               "the place that the file names; set XDG_STATE_HOME to a directory "
+                                               "that can hold it")
+                  : error_at(run_.job.file, run_.job.output_at, why);
   }
 
   [[nodiscard]] std::string mount_of_output() const {

@@ -161,14 +161,16 @@ class Refusing final : public FileJobObserver {
   std::vector<std::string> lost;
 };
 
-// `output` is below a folder in which `file` is a file.
-Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, JobSpec job = {}, const std::string& output = "") {
+// `output` is below a folder in which `file` is a file. `state_root`: where the output is kept, in place of the
+// directory that the file names.
+Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, JobSpec job = {}, const std::string& output = "",
+                const std::string& state_root = "") {
   const test::ScratchDir folder;
   std::ofstream(folder.path() + "/file").close();
   auto loaded = parse_job_file(
       "properties: {nodeCount: 2, customToolkitSettings: {commandLine: python train.py}, "
       "jobPreparation: {commandLine: make data}, stdOutErrPathPrefix: " +
-          folder.path() + output + "}\n",
+          (state_root.empty() ? folder.path() + output : "logs") + "}\n",
       "job.yaml", {});
   REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
   JobFile file = std::move(loaded).value().job;
@@ -182,7 +184,7 @@ Result<int> run(Steps& steps, FileJobObserver* observer = nullptr, JobSpec job =
   job.hosts = made.value().layout.nodes;
   job.size = made.value().layout.size();
   job.quiet = true;
-  return run_file_job({job, std::move(made).value(), {}, folder.path()}, observer,
+  return run_file_job({job, std::move(made).value(), {}, state_root}, observer,
                       [&steps](const JobStep& step) { return steps.run(step); });
 }
 
@@ -302,6 +304,15 @@ TEST_CASE("which hosts were lost is told, in whichever step that was") {
   observer.agreed = {};
   CHECK(run(steps, &observer).value() == exit_code::kNodeLost);
   CHECK(observer.lost == std::vector<std::string>{"a"});
+}
+
+TEST_CASE("where hvdrun's own folder cannot keep the output, the file is not blamed for it") {
+  Steps steps;
+  const auto failed = run(steps, nullptr, {}, "", "/dev/null/hvdrun");
+  REQUIRE_FALSE(failed.ok());
+  CHECK(failed.error().message().starts_with("cannot make the directory /dev/null/hvdrun/jobs/job/uuid: "));
+  CHECK(failed.error().message().find("XDG_STATE_HOME") != std::string::npos);
+  CHECK(steps.taken.empty());
 }
 
 TEST_CASE("where no node was reached nothing is cleaned up") {
