@@ -76,9 +76,9 @@ Result<Tool> BatchAiForm::read_tool() const {
                           "\"train.py\"}");
   }
   tool.command_line = text_of(*settings, "commandLine");
-  tool.script = text_of(*settings, "pythonScriptFilePath");
-  tool.interpreter = text_of(*settings, "pythonInterpreterPath");
-  tool.config_file = text_of(*settings, "configFilePath");
+  tool.script = program_of(*settings, "pythonScriptFilePath");
+  tool.interpreter = program_of(*settings, "pythonInterpreterPath");
+  tool.config_file = program_of(*settings, "configFilePath");
   tool.args = text_of(*settings, tool.kind == Toolkit::kTensorFlow ? "workerCommandLineArgs" : "commandLineArgs");
   tool.master_args = text_of(*settings, "masterCommandLineArgs");
   tool.server_args = text_of(*settings, "parameterServerCommandLineArgs");

@@ -158,6 +158,11 @@ std::string text_of(const DocValue& map, const char* key) {
   return value == nullptr ? "" : value->text;
 }
 
+std::string program_of(const DocValue& map, const char* key) {
+  const std::string path = text_of(map, key);
+  return path.starts_with("~/") ? "$HOME" + path.substr(1) : path;
+}
+
 std::optional<int> number_of(const DocValue& map, const char* key) {
   const DocValue* value = map.find(key);
   return value == nullptr ? std::nullopt : parse_number<int>(value->text);

@@ -43,6 +43,8 @@ Result<JobFile> read_native(const DocValue& root, const FormReader& reader);
 
 // Returns the text of a key; empty: there is none.
 std::string text_of(const DocValue& map, const char* key);
+// Returns the path of a program or a script, in which ~/ at the beginning means the home that its user has on the node.
+std::string program_of(const DocValue& map, const char* key);
 std::optional<int> number_of(const DocValue& map, const char* key);
 // Reads seconds, 1:30:00, 7.00:00:00, "7 days, 0:00:00", 90m, 1h30m, P7DT1H.
 std::optional<Duration> parse_job_duration(std::string_view text);

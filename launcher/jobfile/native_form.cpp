@@ -34,8 +34,8 @@ Result<Tool> NativeForm::read_tool() const {
   Tool tool;
   tool.at = script != nullptr ? script->at : command->at;
   tool.process_count = number_of(root_, "processCount");
-  tool.script = text_of(root_, "script");
-  tool.interpreter = text_of(root_, "python");
+  tool.script = program_of(root_, "script");
+  tool.interpreter = program_of(root_, "python");
   tool.command_line = text_of(root_, "command");
   tool.kind = Toolkit::kHorovod;
   HVD_TRY(reader_.check_starts_something(tool));

@@ -165,7 +165,13 @@ class ArgumentReader {
       }
       return;
     }
-    for (const TextPiece& piece : split_variables(rest_.substr(0, end))) {
+    std::string_view part = rest_.substr(0, end);
+    const bool is_word = end == rest_.size() || kSpaces.find(rest_[end]) != std::string_view::npos;
+    if (!is_inside_ && (part.starts_with("~/") || (part == "~" && is_word))) {
+      add("\"${HOME-}\"", 0);
+      part.remove_prefix(1);
+    }
+    for (const TextPiece& piece : split_variables(part)) {
       if (piece.is_variable) {
         // Outside of quotes a shell splits a variable's value into words, and so does the shell text made here.
         add("${" + piece.text + "-}", 0);

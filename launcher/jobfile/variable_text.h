@@ -31,8 +31,9 @@ std::string expand_variables(std::string_view text,
                              const std::function<std::optional<std::string>(const std::string& name)>& value_of,
                              std::vector<std::string>& missing);
 
-// A job file's arguments (commandLineArgs, args): words that are split and quoted as in a shell, in which variables and
-// patterns of files are expanded and nothing is executed. A [ begins no pattern: it is oftener that of a list.
+// A job file's arguments (commandLineArgs, args): words that are split and quoted as in a shell, in which variables,
+// patterns of files and a ~/ at the beginning are expanded and nothing is executed. A [ begins no pattern: it is
+// oftener that of a list.
 struct ArgumentWords {
   std::string shell_text;    // the words, quoted for any POSIX shell, which expands the variables
   std::size_t longest = 0;   // bytes of the longest word, before variables are expanded

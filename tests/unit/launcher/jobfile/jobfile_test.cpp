@@ -770,6 +770,19 @@ TEST_CASE("what the kernel would not hand to a program is refused by its place")
   CHECK(refused("command: echo " + word + word + "\n").empty());  // shell text, which only bash reads
 }
 
+TEST_CASE("~/ is the home on the node where a shell would take it so: of scripts, interpreters and arguments") {
+  const std::string text = "script: ~/a.py\npython: ~/venv/bin/python\nargs: ";
+  CHECK(process_text(run_of(text + "~/d ~ x~/ --d=~/e '~/f' ~me ~\"/g\"\n", "h"), 0)
+            .value()
+            .ends_with("exec -- \"${HOME-}\"/venv/bin/python \"${HOME-}\"/a.py \"${HOME-}\"/d \"${HOME-}\" 'x~/' "
+                       "'--d=~/e' '~/f' '~me' '~'/g\n"));
+  CHECK(process_text(run_of(text + "[~/d]\n", "h"), 0).value().ends_with("/a.py '~/d'\n"));  // as it is written
+  const std::string batchai = "properties:\n  nodeCount: 1\n  stdOutErrPathPrefix: /l\n  horovodSettings: ";
+  CHECK(process_text(run_of(batchai + "{pythonScriptFilePath: ~/a.py}\n", "h"), 0)
+            .value()
+            .ends_with(" \"${HOME-}\"/a.py\n"));
+}
+
 TEST_CASE("BrainScript is run by cntk, over MPI where it has several processes") {
   const std::string text = "properties:\n  nodeCount: 2\n  stdOutErrPathPrefix: /l\n  cntkSettings: {";
   const JobRun run = run_of(text + "configFilePath: $DIR/a b.cntk, commandLineArgs: 'rootDir=$OUT x'}\n", "a,b");
