@@ -162,6 +162,13 @@ bool is_of_first_release(const std::vector<std::string>& words) {
   });
 }
 
+// Returns where an option's name ends, behind which its value may stand: --name=NAME, -nNAME.
+std::size_t name_end(const std::string& word) {
+  constexpr std::size_t kShort = 2;
+  const bool is_short = word.size() > kShort && word[0] == '-' && word[1] != '-';
+  return is_short ? kShort : std::min(word.starts_with("--") ? word.find('=') : word.size(), word.size());
+}
+
 // AzReader reads the options of one command.
 class AzReader {
  public:
@@ -170,8 +177,10 @@ class AzReader {
   Result<void> read(const std::vector<std::string>& words) {
     const bool is_first_release = is_of_first_release(words);
     for (std::size_t i = 0; i < words.size(); ++i) {
-      const std::size_t equals = words[i].starts_with("--") ? words[i].find('=') : std::string::npos;
-      const std::string name = is_first_release && words[i] == "-c" ? "--config" : words[i].substr(0, equals);
+      const std::size_t end = name_end(words[i]);
+      const bool has_own_value = end < words[i].size();
+      const std::string given = words[i].substr(0, end);
+      const std::string name = is_first_release && given == "-c" ? "--config" : given;
       const bool is_output = name == "-o" || name == "--output";
       const AzOption* option = option_of(command_, name);
       if (option == nullptr && !is_output) {
@@ -183,8 +192,8 @@ class AzReader {
         return refuse(" " + name + ": " + option->here);
       }
       std::string value;
-      if (equals != std::string::npos) {
-        value = words[i].substr(equals + 1);
+      if (has_own_value) {
+        value = words[i].substr(end + (words[i][end] == '=' ? 1 : 0));
       } else if (is_output || option->has_value) {
         if (++i >= words.size()) {
           return refuse(" " + name + ": its value is missing");
@@ -204,6 +213,10 @@ class AzReader {
     AzLine line;
     line.command = command_.words;
     line.words = split(command_.here);
+    if (std::any_of(rest_.begin(), rest_.end(), [](const auto& word) { return word == "-h" || word == "--help"; })) {
+      line.words.emplace_back("--help");
+      return line;
+    }
     if (line.words == std::vector<std::string>{"cluster"}) {  // resize
       HVD_TRY_ASSIGN(const std::string what, resized());
       line.words.push_back(what);

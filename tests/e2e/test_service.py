@@ -78,11 +78,12 @@ def test_lines_of_az_batchai_do_what_they_did(service):
     created = json.loads(service.ok(*az, "job", "create", "--cluster", "lab", "--name", "first", "--resource-group", "batchai.group",
                                     "--workspace", "work", "--experiment", "tutorial", "--config-file", file))  # fmt: skip
     assert (created["name"], created["executionState"]) == ("first", "queued")
-    assert service(*az, "job", "wait", "-n", "first", "-e", "tutorial", *place, "--interval", "5").returncode == 0
+    assert service(*az, "job", "wait", "-nfirst", "-e", "tutorial", *place, "--interval", "5").returncode == 0
+    assert service.ok(*az, "job", "show", "-h").startswith("usage: hvdrun show JOB")
     assert json.loads(service.ok(*az, "job", "show", "-n", "first", *place))["executionState"] == "succeeded"
     assert service.ok(*az, "job", "show", "--name=first", "--query", "executionInfo.exitCode", *place).strip() == "0"
     assert [job["name"] for job in json.loads(service.ok(*az, "job", "list", *place))] == ["first"]
-    assert service.ok("batchai", "job", "list", "-o", "table", *place).splitlines()[0].split()[:2] == ["Id", "Name"]
+    assert service.ok("batchai", "job", "list", "-otable", *place).splitlines()[0].split()[:2] == ["Id", "Name"]
     files = json.loads(service.ok(*az, "job", "file", "list", "-j", "first", "-d", "stdouterr", *place, "--expiry", "60"))
     assert "stdout.txt" in [entry["name"] for entry in files]
     for line in (("job", "file", "stream", "-j", "first", "-f", "stdout.txt", "-e", "tutorial"),
