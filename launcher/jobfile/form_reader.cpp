@@ -10,7 +10,6 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::size_t kMostName = 64;
 constexpr std::size_t kMostPathPart = 255;  // NAME_MAX
 constexpr std::string_view kAccountPlaceholder = "<AZURE_BATCHAI_STORAGE_ACCOUNT>";
 
@@ -43,7 +42,7 @@ std::string name_of_file(const std::string& file) {
   std::string name = file.substr(file.rfind('/') + 1);
   name = name.substr(0, name.rfind('.'));
   std::replace_if(name.begin(), name.end(), [](char c) { return !is_word(c) && c != '-'; }, '_');
-  name = name.substr(0, kMostName);
+  name = name.substr(0, kMostJobName);
   return name.empty() ? "job" : name;
 }
 
@@ -128,7 +127,7 @@ Result<void> FormReader::read_elastic(const DocValue& map, JobFile& job) const {
 }
 
 bool is_job_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMostName &&
+  return !name.empty() && name.size() <= kMostJobName &&
          std::all_of(name.begin(), name.end(), [](char c) { return is_word(c) || c == '-'; });
 }
 

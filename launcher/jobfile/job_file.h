@@ -162,7 +162,8 @@ const Schema& native_schema();
 // Refuses a toolkit whose processes are started once, all together. `asked_by`, which stands at `at`, asks for more.
 Result<void> check_can_be_elastic(Toolkit toolkit, const std::string& asked_by, const std::string& file, Position at);
 
-// Job names follow the service's rules: letters, digits, - and _, up to 64.
+// Job names follow the service's rules: letters, digits, - and _, up to so many.
+inline constexpr std::size_t kMostJobName = 64;
 bool is_job_name(std::string_view name);
 bool is_variable_name(std::string_view name);
 // True for a path below a folder: relative, not empty, and without a way out of the folder.

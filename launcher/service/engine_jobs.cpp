@@ -63,8 +63,7 @@ Result<EngineJobs> EngineJobs::open(const StateDir& dir, Duration patience) {
 }
 
 Result<std::string> EngineJobs::free_name(const std::string& wanted, bool is_named) {
-  constexpr std::size_t kMostName = 64;
-  std::string name = wanted.substr(0, kMostName);
+  std::string name = wanted.substr(0, kMostJobName);
   for (std::int64_t number = 2;; ++number) {
     HVD_TRY_ASSIGN(const auto rows, database_.query("SELECT 1 FROM job WHERE name = ? UNION SELECT 1 FROM engine_job "
                                                     "WHERE name = ?",
@@ -77,7 +76,7 @@ Result<std::string> EngineJobs::free_name(const std::string& wanted, bool is_nam
                                        "' already; give another --name, or remove it first: hvdrun rm " + wanted);
     }
     const std::string tail = "-" + std::to_string(number);
-    name = wanted.substr(0, kMostName - tail.size()) + tail;
+    name = wanted.substr(0, kMostJobName - tail.size()) + tail;
   }
 }
 

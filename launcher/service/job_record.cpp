@@ -152,10 +152,11 @@ const char* state_name(ExecutionState state) {
 
 void rename_job(JobRecord& job, const std::string& name) {
   constexpr std::string_view kBefore = "/jobs/";
+  const std::string fitting = name.substr(0, kMostJobName);
   if (const auto at = job.segment.find(std::string(kBefore) + job.name + "/"); at != std::string::npos) {
-    job.segment.replace(at + kBefore.size(), job.name.size(), name);
+    job.segment.replace(at + kBefore.size(), job.name.size(), fitting);
   }
-  job.name = name;
+  job.name = fitting;
 }
 
 const char* listed_state(const JobRecord& job) {

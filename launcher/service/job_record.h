@@ -97,7 +97,7 @@ inline bool was_stopped(const JobRecord& job) {
   return job.state == ExecutionState::kFailed && job.error.code == kStoppedError;
 }
 
-// Gives a job that has no files yet another name, which is part of their paths.
+// Gives a job that has no files yet another name, which is part of their paths. What is too long of it is left out.
 void rename_job(JobRecord& job, const std::string& name);
 
 // Returns the state as lists show it: a job that a user has ended is "stopped".

@@ -207,13 +207,12 @@ Result<JobRecord> JobStore::add_job(JobRecord job, bool is_named) {
     }
     HVD_TRY_ASSIGN(const auto newest, database_->query("SELECT max(id) FROM job"));
     for (std::int64_t number = 2; is_taken; ++number) {
-      constexpr std::size_t kMostName = 64;
       constexpr std::int64_t kMostTries = 100;
       if (number == kMostTries) {
         number = std::max(newest.front().integer(0) + 1, kMostTries);  // most lower numbers are taken
       }
       const std::string tail = "-" + std::to_string(number);
-      rename_job(job, wanted.substr(0, kMostName - tail.size()) + tail);
+      rename_job(job, wanted.substr(0, kMostJobName - tail.size()) + tail);
       HVD_TRY_ASSIGN(is_taken, is_name_taken(*database_, job.name));
     }
     HVD_TRY_ASSIGN(const bool has_cluster, clusters_.has(job.cluster));

@@ -21,6 +21,15 @@ TEST_CASE("a part of a record is found by its path") {
   CHECK(!json_field("no json", "a").has_value());
 }
 
+TEST_CASE("a job that gets another name has one that its supervisor takes") {
+  JobRecord job;
+  job.name = std::string(64, '7');
+  job.segment = "a/jobs/" + job.name + "/uuid";
+  rename_job(job, "job-" + job.name);
+  CHECK(job.name == "job-" + std::string(60, '7'));
+  CHECK(job.segment == "a/jobs/" + job.name + "/uuid");
+}
+
 TEST_CASE("times are in UTC as ISO 8601 has them") {
   CHECK(utc_text(0).empty());
   CHECK(utc_text(1'531'953'688'000) == "2018-07-18T22:41:28+00:00");
