@@ -21,6 +21,7 @@ Generations::Generations(EventLoop& loop, const Placement& placement, const Plac
       placement_(placement),
       agents_(agents),
       wait_(limits.wait),
+      meet_(limits.meet),
       sink_(std::move(sink)),
       membership_(placement, limits.least, limits.most),
       board_(placement.size) {}
@@ -28,12 +29,14 @@ Generations::Generations(EventLoop& loop, const Placement& placement, const Plac
 Generations::~Generations() {
   loop_.cancel(late_timer_);
   loop_.cancel(wait_timer_);
+  loop_.cancel(meet_timer_);
 }
 
 void Generations::stop() {
   is_stopped_ = true;
   loop_.cancel(std::exchange(late_timer_, 0));
   loop_.cancel(std::exchange(wait_timer_, 0));
+  loop_.cancel(std::exchange(meet_timer_, 0));
 }
 
 void Generations::lose(const std::vector<int>& ranks, const std::string& cause, std::optional<StartMessage> start) {
@@ -71,6 +74,7 @@ void Generations::on_joined(const JoinedMessage& joined) {
   if (joined.is_waiting && !is_stopped_) {
     membership_.on_waiting(joined.rank, joined.generation);
     advance(false);
+    watch_unmet_hosts();
   }
 }
 
@@ -112,9 +116,22 @@ void Generations::await_replacements() {
   }
 }
 
+void Generations::watch_unmet_hosts() {
+  if (membership_.unmet_hosts().empty() || meet_timer_ != 0) {
+    return;
+  }
+  meet_timer_ = loop_.after(meet_, [this] {
+    meet_timer_ = 0;
+    for (const std::vector<int>& ranks : membership_.unmet_hosts()) {
+      sink_.on_unmet(ranks);
+    }
+  });
+}
+
 void Generations::begin(const Generation& formed, const std::string& cause, const std::optional<StartMessage>& start) {
   loop_.cancel(std::exchange(late_timer_, 0));
   loop_.cancel(std::exchange(wait_timer_, 0));
+  loop_.cancel(std::exchange(meet_timer_, 0));
   board_ = ExchangeBoard(static_cast<int>(formed.members.size()));
   GenerationMessage message;
   message.kind = GenerationMessage::Kind::kFormed;
@@ -167,6 +184,9 @@ Result<void> Generations::post(const ExchangeMessage& exchange) {
   }
   HVD_TRY_ASSIGN(auto values, board_.post(static_cast<int>(member - members.begin()), exchange.key, exchange.value));
   if (values) {
+    if (exchange.key == kMetKey) {
+      membership_.on_met();
+    }
     sink_.broadcast(AgentMessage::kExchanged,
                     ExchangedMessage{exchange.key, std::move(*values), exchange.generation}.encode());
   }

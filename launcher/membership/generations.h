@@ -24,6 +24,8 @@ class Generations {
     // A generation is formed. `pause`: since a member was lost, or since the first has left for it; zero where nobody
     // had to wait.
     std::function<void(const Generation& generation, Duration pause)> on_formed;
+    // These ranks of one host, which had come, cannot meet the others.
+    std::function<void(const std::vector<int>& ranks)> on_unmet;
     // Whether the process of this rank, as it was started, has ended in order.
     std::function<bool(int rank)> has_ended;
   };
@@ -33,6 +35,7 @@ class Generations {
     int most = 0;   // that it may have
     Duration
         wait{};  // how long the others wait for new members in place of those that were lost, before they do without
+    Duration meet{};  // how long they try to meet those that have come, once one of these could not
   };
 
   // `placement`: where the ranks are; `agents`: the node of each session. Both must outlive this.
@@ -71,12 +74,15 @@ class Generations {
   void tell_missing(const ExchangeMessage& asked);
   // Waits for new members in place of those that are lost, if it does not wait already.
   void await_replacements();
+  // Gives those that have come time to meet the others after all, if one of them could not.
+  void watch_unmet_hosts();
 
   // constant after construction
   EventLoop& loop_;
   const Placement& placement_;
   const Placement& agents_;
   const Duration wait_;
+  const Duration meet_;
   const Sink sink_;
   // loop only
   Membership membership_;
@@ -85,6 +91,7 @@ class Generations {
   bool is_known_to_grow_ = false;  // what the agents were told last
   TimerId late_timer_ = 0;
   TimerId wait_timer_ = 0;  // while it runs, no generation has fewer members than the present one
+  TimerId meet_timer_ = 0;  // while it runs, somebody who has come may still meet the others
   bool is_stopped_ = false;
 };
 

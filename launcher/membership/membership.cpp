@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <numeric>
 
 namespace hvd::launch {
@@ -13,7 +14,7 @@ Membership::Membership(const Placement& placement, int least, int most)
 }
 
 void Membership::add(int count) {
-  ranks_.insert(ranks_.end(), static_cast<std::size_t>(count), Rank{Process::kStarting, false});
+  ranks_.insert(ranks_.end(), static_cast<std::size_t>(count), Rank{Process::kStarting, false, false, false, false});
 }
 
 void Membership::set_leaving(const std::vector<int>& ranks) {
@@ -33,7 +34,13 @@ void Membership::on_starting(int rank) {
 void Membership::on_lost(int rank) {
   is_broken_ = is_broken_ || at(rank).is_member;
   // Its host is to be given back as before, also when another process has taken its place.
-  at(rank) = Rank{Process::kNone, false, at(rank).is_leaving, at(rank).is_released};
+  at(rank) = Rank{Process::kNone, false, at(rank).is_leaving, at(rank).is_released, false};
+}
+
+void Membership::on_met() {
+  for (const int rank : now_.members) {
+    at(rank).has_met = true;
+  }
 }
 
 void Membership::on_waiting(int rank, std::uint32_t known) {
@@ -94,6 +101,26 @@ bool Membership::must_ask(bool is_late) {
 
 bool Membership::awaits_others() const {
   return !is_broken_ && !is_asked_ && !is_ending_ && any_newcomer() && any_starting();
+}
+
+std::vector<std::vector<int>> Membership::unmet_hosts() const {
+  if (is_broken_) {
+    return {};  // its members all wait for another generation
+  }
+  std::map<int, std::vector<int>> members;  // of each host
+  for (const int rank : now_.members) {
+    members[placement_.node_of(rank).machine].push_back(rank);
+  }
+  std::vector<std::vector<int>> hosts;
+  for (const auto& [host, ranks] : members) {
+    const bool are_new = std::none_of(ranks.begin(), ranks.end(), [this](int rank) { return at(rank).has_met; });
+    const bool is_back =
+        std::any_of(ranks.begin(), ranks.end(), [this](int rank) { return at(rank).process == Process::kWaiting; });
+    if (are_new && is_back) {
+      hosts.push_back(ranks);
+    }
+  }
+  return hosts;
 }
 
 int Membership::room() const {

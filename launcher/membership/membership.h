@@ -42,6 +42,8 @@ class Membership {
   void on_lost(int rank);
   // It has ended in order. From now on nobody is taken in, since the job is ending, unless the rank was released.
   void on_done(int rank);
+  // All members of the present generation have met.
+  void on_met();
   // Its runtime waits to be taken in. `known`: the newest generation that its agent knew then; what is older says
   // nothing about the present one.
   void on_waiting(int rank, std::uint32_t known);
@@ -60,6 +62,9 @@ class Membership {
   [[nodiscard]] bool awaits_others() const;
   // A member of the present generation is lost, and no other generation is formed yet.
   [[nodiscard]] bool is_broken() const { return is_broken_; }
+  // The ranks of each host whose members have never met others, and could not now: one of them waits again, while
+  // others are still at it.
+  [[nodiscard]] std::vector<std::vector<int>> unmet_hosts() const;
   [[nodiscard]] const Generation& now() const { return now_; }
 
  private:
@@ -69,6 +74,7 @@ class Membership {
     bool is_member = true;
     bool is_leaving = false;
     bool is_released = false;
+    bool has_met = true;  // this process was a member when all had met; who begins with the job counts so
   };
 
   [[nodiscard]] const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }

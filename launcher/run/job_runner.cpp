@@ -3,11 +3,22 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "launcher/state/exit_codes.h"
 
 namespace hvd::launch {
+namespace {
+
+// Whoever cannot meet the others may have called one whose host is gone, which is known after three heartbeats. The
+// ranks themselves give up after the elastic timeout.
+Duration time_to_meet(const JobSpec& spec) {
+  constexpr auto kSlack = std::chrono::seconds(5);
+  return std::min<Duration>(spec.heartbeat * kMissedHeartbeats + kSlack, spec.elastic_timeout / 4);
+}
+
+}  // namespace
 
 JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, Placement& placement, Placement& agents,
                      Transports transports, JobReporter& reporter, Log& log, ConsoleFds console)
@@ -27,7 +38,7 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, Placement& placement,
             log_sink()),
       generations_(loop, placement, agents_,
                    {spec.least_ranks > 0 ? spec.least_ranks : placement.size,
-                    std::max(most_ranks_of(spec), placement.size), spec.elastic_wait},
+                    std::max(most_ranks_of(spec), placement.size), spec.elastic_wait, time_to_meet(spec)},
                    generations_sink()),
       tree_(
           loop, spec, agents_,
@@ -118,6 +129,7 @@ Generations::Sink JobRunner::generations_sink() {
     deadlines_.on_formed();
     hosts_.look_later();
   };
+  sink.on_unmet = [this](const std::vector<int>& ranks) { apply(HostUnmet{ranks}); };
   sink.has_ended = [this](int rank) {
     const RankRecord& record = parts_.record(rank);
     return record.state == RankRecord::State::kEnded && record.status.is_success();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "launcher/state/exit_codes.h"
@@ -78,6 +79,32 @@ JobActions ElasticChanges::release(const NodePlan& plan, const RanksReleased& ev
     actions.emplace_back(AwaitEnd{rank, job_.rank(rank).pid});
   }
   return actions;
+}
+
+// The others would wait for the host until each of them has given up, and the job would end.
+JobActions ElasticChanges::handle(const HostUnmet& event) {
+  std::vector<int> ranks;
+  std::copy_if(event.ranks.begin(), event.ranks.end(), std::back_inserter(ranks),
+               [this](int rank) { return job_.is_there(rank); });
+  if (ranks.empty()) {
+    return {};
+  }
+  const std::string& host = job_.placement.node_of(ranks.front()).host.name;
+  auto actions = do_without(ranks, host + " has come with " + counted(ranks.size(), "rank") +
+                                       ", but cannot connect to the other hosts; is a " +
+                                       "firewall between them? hvdrun check -H ..., with " + host +
+                                       " and another of them, says more");
+  if (!actions) {
+    return {};
+  }
+  std::set<int> nodes;
+  for (const int rank : ranks) {
+    nodes.insert(job_.placement.node_of(rank).index);
+  }
+  for (const int node : nodes) {
+    actions->emplace_back(EndNode{node});
+  }
+  return *std::move(actions);
 }
 
 JobActions ElasticChanges::handle(const HostsDue&) {
@@ -201,6 +228,7 @@ JobActions ElasticChanges::lose(const std::vector<int>& ranks, const std::string
   }
   for (const int rank : ranks) {
     job_.lose(rank);
+    job_.rank(rank).lost_for = cause;
   }
   last_loss_ = cause;
   JobActions actions{GoOnWithout{ranks, cause, is_short}};

@@ -26,6 +26,7 @@ class ElasticChanges {
   JobActions handle(const MembersChanged& event);
   JobActions handle(const NodeJoining& event);
   JobActions handle(const RanksReleased& event);
+  JobActions handle(const HostUnmet& event);
   JobActions handle(const HostsDue& event);
 
   // The ranks that run or are being started, and were not told to end. None where nobody may join any more.

@@ -41,6 +41,9 @@ struct RanksReleased {  // their host is given back, and the others train withou
   std::vector<int> ranks;
   bool are_told = false;  // their runtimes are, and end them
 };
+struct HostUnmet {  // these ranks of one host had come to the running job, and cannot meet the others
+  std::vector<int> ranks;
+};
 struct HostsDue {};  // AwaitHosts is over
 struct RankStartFailed {
   int rank = 0;
@@ -90,9 +93,9 @@ struct TimedOut {  // the job has run for as long as this setting allows
   std::string setting;
 };
 struct StopTimedOut {};  // a node did not report its end in time
-using JobEvent =
-    std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankJoined, MembersChanged, RankStartFailed, RankFailing,
-                 RankComplained, RankExited, CauseDue, RankOverdue, NodeDone, NodeJoining, RanksReleased, HostsDue,
-                 Interrupted, OutputFailed, FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
+using JobEvent = std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankJoined, MembersChanged, RankStartFailed,
+                              RankFailing, RankComplained, RankExited, CauseDue, RankOverdue, NodeDone, NodeJoining,
+                              RanksReleased, HostUnmet, HostsDue, Interrupted, OutputFailed, FilesFailed, EngineEnded,
+                              Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
 
 }  // namespace hvd::launch

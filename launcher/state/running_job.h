@@ -44,6 +44,7 @@ struct RankRecord {
   bool is_released = false;  // it was told to end, because its host is given back
   int restarts = 0;
   std::string last_loss{};    // why it was started again, until it joins: "rank 2 on b (pid 7) exited with code 1"
+  std::string lost_for{};     // why the others do without it
   std::string failed_with{};  // the error of its last process, where that had committed nothing
   bool fails_again = false;   // its last two processes ended so, with the same error
   bool has_followed = false;  // it failed before it was stopped, because of the rank that is the cause

@@ -20,7 +20,7 @@ namespace {
 
 // The keys of a meeting's exchanges, in this order.
 constexpr const char* kPeersKey = kMeetingKey;
-constexpr const char* kJoinedKey = "mesh-joined";
+constexpr const char* kJoinedKey = kMetKey;
 
 // The file of a unix listener, and its directory if that was made for it. Both are removed with this object.
 class ScratchSocket {

@@ -24,6 +24,8 @@ using JobSecret = std::array<std::uint8_t, kSecretBytes>;
 
 // The key of the first exchange of all ranks, which each of them enters in hvd.init().
 inline constexpr const char* kMeetingKey = "mesh";
+// The key of the exchange that each rank enters when it has connected to the others.
+inline constexpr const char* kMetKey = "mesh-joined";
 
 // A message that an agent or launcher sends to a rank unasked.
 struct Notice {

@@ -356,6 +356,30 @@ TEST_CASE("a process that is started again has the GPU of its slot, and the othe
   CHECK(places_of(job.placement, {0, 2, 3, 1}).at(1).local_rank == 3);  // by which leaders are chosen
 }
 
+TEST_CASE("a host whose ranks have come cannot meet the others where one of them waits again before all have met") {
+  Job job(2);
+  job.placement.add({"node3", "", 0, 2}, 0, 2);
+  job.membership.add(2);
+  job.wait(4);
+  job.wait(5);
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{0, 1, 2, 3, 4, 5});
+  job.wait(0);  // it knows the others
+  CHECK(job.membership.unmet_hosts().empty());
+  job.wait(5);
+  CHECK(job.membership.unmet_hosts() == std::vector<Members>{{4, 5}});
+  job.membership.on_met();
+  CHECK(job.membership.unmet_hosts().empty());
+  job.membership.on_lost(5);
+  job.membership.on_starting(5);
+  CHECK(job.next() == Members{0, 1, 2, 3, 4});
+  job.wait(5);
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{0, 1, 2, 3, 4, 5});
+  job.wait(5);  // rank 4 is beside it
+  CHECK(job.membership.unmet_hosts().empty());
+}
+
 TEST_CASE("nodes of one host whose ranks were started alike number these anew") {
   Job job(1, "node1:1,node2:1");
   job.placement.nodes[1].machine = 0;

@@ -423,6 +423,31 @@ TEST_CASE("a host that joins and cannot start its ranks is done without as a who
   }
 }
 
+TEST_CASE("a host that has come and cannot meet the others is done without, and they go on") {
+  ToldHosts hosts;  // lives longer than the job
+  Elastic job("node1:1,node2:1", 1);
+  job.host_source = &hosts;
+  job.spec.discovery.script = "hosts.sh";
+  job.at(2s, [&] { hosts.tell("node1:1,node2:1,node3:1"); });
+  job.at(4s, [&] { job.node(3).join(2, 0, true); });
+  job.at(5s, [&] { job.node(1).join(0, 0, true), job.node(2).join(1, 0, true); });
+  job.at(6s, [&] {
+    CHECK(job.last(3).members.size() == 1);
+    job.node(3).join(2, 1, true);  // a firewall has ended its calls
+  });
+  job.at(30s, [&] { CHECK(job.last(1).number == 1); });
+  job.at(45s, [&] {
+    CHECK(job.told("note: ").find("node3 has come with 1 rank, but cannot connect to the other hosts") == 0);
+    CHECK(job.last(1).kind == Kind::kFormed);
+    CHECK(job.last(1).number == 2);
+    CHECK(job.last(1).members.front().place.size == 2);
+    CHECK(job.node(3).ranks.empty());
+    CHECK(job.node(3).count(AgentMessage::kBye) == 1);
+    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
 TEST_CASE("a rank of a host that joins may tell of its failure before it joins the others, and is done without") {
   ToldHosts hosts;  // lives longer than the job
   Elastic job("node1:1,node2:1", 1);
