@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/check/clock_offset.h"
+#include "launcher/job/job_spec.h"
 #include "launcher/placement/placement.h"
 #include "launcher/transport/transport.h"
 #include "launcher/wire/check_messages.h"
@@ -50,6 +51,7 @@ struct CheckResult {
   bool has_all_pairs = true;   // false: each host and the next, in a ring
   bool names_program = false;  // the user has named the program; false: Python is looked for
   bool wants_mpirun = false;
+  GpuMode gpus = GpuMode::kLocal;
   // The program or script that --sync would not bring; empty: it brings all that is named, or is not given.
   std::string not_in_folder;
   int interrupted_by = 0;  // a signal's number; 0: not interrupted

@@ -36,6 +36,7 @@ CheckRunner::CheckRunner(EventLoop& loop, const JobSpec& spec, const Placement& 
       log_(log),
       began_(loop.now()) {
   result_.wants_mpirun = wants_mpirun;
+  result_.gpus = spec.gpus;
   result_.names_program = !spec.argv.empty();
   for (const NodePlan& plan : placement.nodes) {
     CheckedHost checked;

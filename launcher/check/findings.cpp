@@ -117,7 +117,7 @@ void find_gpu_faults(const CheckResult& result, Findings& findings) {
                           {static_cast<int>(host)},
                           checked.name() + ": " + gpus.error().message(),
                           ""});
-    } else if (const std::string text = gpu_warning(GpuMode::kLocal, checked.plan, gpus.value()); !text.empty()) {
+    } else if (const std::string text = gpu_warning(result.gpus, checked.plan, gpus.value()); !text.empty()) {
       findings.push_back(warning(Subject::kGpus, {static_cast<int>(host)}, text, "give the host fewer slots"));
     }
   }

@@ -204,12 +204,12 @@ ByeMessage MovingHosts::last_words(int node) const {
   for (const RankPlan& rank : job_.agent(node).ranks) {
     const RankRecord& record = job_.record(rank.rank);
     is_released = is_released || record.is_released;
-    if (!record.is_released && !record.lost_for.empty()) {
-      return {exit_code::kStartFailed, "job " + job_.id + " goes on without this machine: " + record.lost_for};
-    }
     if (!record.is_released && !record.status.is_success()) {
       return {record.status.shell_code(), "job " + job_.id + " goes on without rank " + std::to_string(rank.rank) +
                                               ", which " + record.status.text()};
+    }
+    if (!record.is_released && !record.lost_for.empty()) {
+      return {exit_code::kStartFailed, "job " + job_.id + " goes on without this machine: " + record.lost_for};
     }
   }
   return {0, is_released ? "this machine has left job " + job_.id + ", which goes on"

@@ -277,6 +277,20 @@ TEST_CASE("what is under a limit is warned of, and does not keep a job from star
   }
 }
 
+TEST_CASE("more ranks than GPUs are told of as --gpus has them use these") {
+  CheckResult result = good(2);
+  for (CheckedHost& host : result.hosts) {
+    host.ready->gpus = {"GPU-a"};
+    host.plan.ranks.push_back(host.plan.ranks.front());
+  }
+  CHECK(all_text(result, 1000).find("--gpus one lets them share") != std::string::npos);
+  result.gpus = GpuMode::kOne;
+  CHECK(all_text(result, 1000).find("share GPU-a") != std::string::npos);
+  CHECK(all_text(result, 1000).find("--gpus one lets them share") == std::string::npos);
+  result.gpus = GpuMode::kNone;
+  CHECK(find_problems(result).empty());
+}
+
 TEST_CASE("what would keep a job from starting has the code with which it would have ended") {
   struct Row {
     int exit_code;
