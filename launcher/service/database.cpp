@@ -181,4 +181,9 @@ std::int64_t Database::last_id() const {
   return sqlite3_last_insert_rowid(connection_.get());
 }
 
+Result<std::int64_t> Database::version() {
+  HVD_TRY_ASSIGN(const auto rows, query("PRAGMA data_version"));  // it counts the changes of others only
+  return rows.front().integer(0) + sqlite3_total_changes(connection_.get());
+}
+
 }  // namespace hvd::launch

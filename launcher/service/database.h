@@ -65,6 +65,8 @@ class Database {
   // Runs several statements without arguments.
   Result<void> run(const std::string& script);
   [[nodiscard]] std::int64_t last_id() const;
+  // Returns a number that is another one when this process or another has changed something since.
+  Result<std::int64_t> version();
 
   // Runs `work` in a transaction, which an error of `work` rolls back. No other process writes meanwhile.
   template <typename Work>

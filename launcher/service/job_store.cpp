@@ -40,6 +40,9 @@ constexpr const char* kFromSchema1 =
     "ALTER TABLE job ADD COLUMN max_nodes INTEGER NOT NULL DEFAULT 0;"
     "PRAGMA user_version = 2;";
 
+constexpr const char* kBegunIndex =
+    "CREATE INDEX IF NOT EXISTS job_begun ON job(id) WHERE state IN ('running', 'terminating');";
+
 // This table holds what jobs have found out about nodes. Older programs, which know schema 2, leave it alone.
 constexpr const char* kHealthTable =
     "CREATE TABLE IF NOT EXISTS node_health(cluster TEXT NOT NULL REFERENCES cluster(name) ON DELETE CASCADE,"
@@ -59,6 +62,7 @@ Result<void> prepare(Database& database, const StateDir& dir) {
     }));
     HVD_TRY_ASSIGN(version, version_of());
   }
+  HVD_TRY(database.run(kBegunIndex));
   // Older programs, which know schema 1, leave this table alone.
   HVD_TRY(database.run(engine_job_table()));
   HVD_TRY(database.run(kHealthTable));
@@ -78,6 +82,7 @@ constexpr const char* kJobColumns =
     " error_message, error_details, output, nodes, rank_files, attempts, pid, pid_start, boot, leave_ms, is_local,"
     " min_nodes, max_nodes FROM job ";
 constexpr const char* kActive = "state IN ('queued', 'running', 'terminating')";
+constexpr const char* kBegun = "state IN ('running', 'terminating')";
 
 // A job is given up after this many attempts: a supervisor that dies each time before it starts anything would
 // otherwise be restarted for ever.
@@ -251,6 +256,20 @@ Result<JobRecord> JobStore::job(const std::string& reference) {
 
 Result<std::vector<JobRecord>> JobStore::active_jobs() {
   return select_jobs(std::string("WHERE ") + kActive + " ORDER BY id", {});
+}
+
+// Each waiting job asks at each change, so what it costs must not grow with the number of those that wait.
+Result<std::vector<JobRecord>> JobStore::neighbours_of(std::int64_t id) {
+  HVD_TRY_ASSIGN(auto jobs, select_jobs(std::string("WHERE ") + kBegun + " ORDER BY id", {}));
+  const std::string waiting = std::string("WHERE ") + kActive + " AND state = 'queued' AND id > ? ORDER BY id LIMIT 1";
+  HVD_TRY_ASSIGN(auto next, select_jobs(waiting, {id}));
+  if (next.empty()) {
+    HVD_TRY_ASSIGN(next, select_jobs(waiting, {std::int64_t{0}}));
+  }
+  if (!next.empty() && next.front().id != id) {
+    jobs.push_back(std::move(next.front()));
+  }
+  return jobs;
 }
 
 Result<std::vector<JobRecord>> JobStore::ended_jobs(std::int64_t count) {

@@ -55,6 +55,10 @@ class JobStore {
   Result<JobRecord> job(std::int64_t id);
   // Returns the jobs that have not ended, by number.
   Result<std::vector<JobRecord>> active_jobs();
+  // Returns the jobs that have begun and not ended, and the waiting one after this job; after the last, the first.
+  Result<std::vector<JobRecord>> neighbours_of(std::int64_t id);
+  // Returns a number that is another one when a record has changed since.
+  Result<std::int64_t> version() { return database_->version(); }
   // Returns the newest `count` of the jobs that have ended; 0: all.
   Result<std::vector<JobRecord>> ended_jobs(std::int64_t count);
   Result<std::int64_t> count_ended();

@@ -50,6 +50,23 @@ Result<bool> look_after(const StateDir& dir, JobStore& store, const JobRecord& s
   return true;
 }
 
+// Checks each of the jobs, whatever becomes of one; the error is the first.
+Result<void> look_after(const StateDir& dir, JobStore& store, const std::vector<JobRecord>& jobs) {
+  bool has_found = false;
+  Result<void> outcome;
+  for (const JobRecord& job : jobs) {
+    const auto was_dead = look_after(dir, store, job);
+    has_found = has_found || (was_dead.ok() && was_dead.value());
+    if (!was_dead.ok() && outcome.ok()) {
+      outcome = was_dead.error();
+    }
+  }
+  if (has_found) {
+    dir.wake();
+  }
+  return outcome;
+}
+
 // Removes the files of a `submit` that died before its job had a record.
 void sweep(const StateDir& dir, JobStore& store, const std::vector<JobRecord>& active) {
   std::set<std::string> known;
@@ -80,37 +97,10 @@ void sweep(const StateDir& dir, JobStore& store, const std::vector<JobRecord>& a
   }
 }
 
-// Checks the running jobs and the waiting job after this one, so that every job has somebody who checks it. All of them
-// are checked, whatever becomes of one; the error is the first.
+// Checks the running jobs and the waiting job after this one, so that every job has somebody who checks it.
 Result<void> look_after_neighbours(const StateDir& dir, JobStore& store, std::int64_t id) {
-  HVD_TRY_ASSIGN(const std::vector<JobRecord> active, store.active_jobs());
-  const JobRecord* next = nullptr;
-  const JobRecord* first = nullptr;
-  bool has_found = false;
-  Result<void> outcome;
-  const auto check = [&](const JobRecord& job) {
-    const auto was_dead = look_after(dir, store, job);
-    has_found = has_found || (was_dead.ok() && was_dead.value());
-    if (!was_dead.ok() && outcome.ok()) {
-      outcome = was_dead.error();
-    }
-  };
-  for (const JobRecord& job : active) {
-    if (job.state != ExecutionState::kQueued) {
-      check(job);
-      continue;
-    }
-    first = first == nullptr ? &job : first;
-    next = next == nullptr && job.id > id ? &job : next;
-  }
-  next = next == nullptr ? first : next;
-  if (next != nullptr && next->id != id) {
-    check(*next);
-  }
-  if (has_found) {
-    dir.wake();
-  }
-  return outcome;
+  HVD_TRY_ASSIGN(const std::vector<JobRecord> neighbours, store.neighbours_of(id));
+  return look_after(dir, store, neighbours);
 }
 
 struct Turn {
@@ -120,11 +110,23 @@ struct Turn {
   bool has_failed = false;  // a neighbour could not be helped, or this job is not ready; it is tried again
 };
 
+// Refusal says until when it is not the job's turn, as long as no record changes.
+struct Refusal {
+  std::int64_t version = -1;  // of the records
+  Deadline until{TimePoint{}};
+};
+
 Result<Turn> ask_for_turn(const StateDir& dir, JobStore& store, std::int64_t id, const Claimant& claimant,
-                          const std::function<bool()>& is_ready) {
+                          const std::function<bool()>& is_ready, Refusal& refusal) {
   Turn turn;
   // A neighbour whose supervisor cannot be started does not keep this job from its turn.
   turn.has_failed = !look_after_neighbours(dir, store, id).ok();
+  // Supervisors for which there is no inotify instance ask every few seconds, and there may be hundreds of them.
+  HVD_TRY_ASSIGN(const std::int64_t version, store.version());
+  if (version == refusal.version && !refusal.until.has_passed()) {
+    turn.wait = refusal.until.at() - std::chrono::steady_clock::now();
+    return turn;
+  }
   const auto own = store.job(id);
   if (!own.ok()) {
     turn.is_over = own.error().code() == Code::kNotFound;
@@ -152,6 +154,7 @@ Result<Turn> ask_for_turn(const StateDir& dir, JobStore& store, std::int64_t id,
     const auto left = std::chrono::milliseconds(idle_ms) - std::chrono::duration_cast<std::chrono::milliseconds>(now);
     turn.wait = std::clamp<Duration>(left, std::chrono::milliseconds(1), turn.wait);
   }
+  refusal = {version, Deadline::after(turn.wait)};
   return turn;
 }
 
@@ -184,18 +187,7 @@ Result<void> start_supervisor(const StateDir& dir, const JobRecord& job, const F
 
 Result<void> recover(const StateDir& dir, JobStore& store) {
   HVD_TRY_ASSIGN(const std::vector<JobRecord> active, store.active_jobs());
-  bool has_found = false;
-  Result<void> outcome;
-  for (const JobRecord& job : active) {
-    const auto was_dead = look_after(dir, store, job);
-    has_found = has_found || (was_dead.ok() && was_dead.value());
-    if (!was_dead.ok() && outcome.ok()) {
-      outcome = was_dead.error();  // the other jobs may be handled all the same
-    }
-  }
-  if (has_found) {
-    dir.wake();
-  }
+  const Result<void> outcome = look_after(dir, store, active);
   sweep(dir, store, active);
   return outcome;
 }
@@ -204,8 +196,9 @@ Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, JobStore& st
                                                const std::function<bool()>& is_ready) {
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(dir.locks()));
   const Claimant claimant{::getpid(), start_of_process(::getpid()), boot_id()};
+  Refusal refusal;
   for (;;) {
-    auto turn = ask_for_turn(dir, store, id, claimant, is_ready);
+    auto turn = ask_for_turn(dir, store, id, claimant, is_ready, refusal);
     if (!turn.ok() && ::access(dir.database().c_str(), F_OK) != 0) {
       return turn.error();  // somebody has removed the whole folder
     }

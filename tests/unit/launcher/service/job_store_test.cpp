@@ -288,6 +288,48 @@ TEST_CASE("a job does not wait for a node that no job has ever reached, nor when
   }
 }
 
+TEST_CASE("a waiting job looks after those that have begun, and after the waiting one behind it") {
+  Records records;
+  records.add_cluster("a,b");
+  std::vector<std::int64_t> ids;
+  for (const char* name : {"first", "running", "stopped", "ended", "middle", "last"}) {
+    ids.push_back(records.add(name).id);
+  }
+  REQUIRE(records.store.claim(ids[0], kSomebody).value().has_value());
+  REQUIRE(records.store.end(ids[0], {ExecutionState::kSucceeded, 0, 0, {}}).ok());
+  REQUIRE(records.store.claim(ids[1], kSomebody).value().has_value());
+  REQUIRE(records.store.claim(ids[2], kSomebody).value().has_value());
+  REQUIRE(records.store.request_stop(ids[2]).ok());
+  REQUIRE(records.store.request_stop(ids[3]).ok());
+  const auto after = [&records](std::int64_t id) {
+    std::string names;
+    for (const JobRecord& job : records.store.neighbours_of(id).value()) {
+      names += job.name + " ";
+    }
+    return names;
+  };
+  CHECK(after(ids[4]) == "running stopped last ");
+  CHECK(after(ids[5]) == "running stopped middle ");
+  REQUIRE(records.store.request_stop(ids[4]).ok());
+  CHECK(after(ids[5]) == "running stopped ");
+}
+
+TEST_CASE("records have another version when this process or another has changed them, and only then") {
+  Records records;
+  const std::int64_t before = records.store.version().value();
+  CHECK(records.store.active_jobs().value().empty());
+  CHECK(records.store.version().value() == before);
+  records.add_cluster("a");
+  const std::int64_t by_itself = records.store.version().value();
+  CHECK(by_itself != before);
+  JobStore other = records.open();
+  CHECK(records.store.version().value() == by_itself);
+  const auto job = records.add_elastic("job", 1, 1);  // by a connection of its own
+  const std::int64_t by_another = records.store.version().value();
+  REQUIRE(other.request_stop(job.id).ok());
+  CHECK(records.store.version().value() != by_another);
+}
+
 TEST_CASE("hostile texts in records stay texts") {
   Records records;
   records.add_cluster("a");
