@@ -94,6 +94,13 @@ void JobDeadlines::look_for_stalls() {
   }
 }
 
+void JobDeadlines::on_continued() {
+  if (stall_timer_ != 0) {
+    job_.loop.cancel(stall_timer_);
+    stall_timer_ = job_.loop.after(job_.spec.stall_after, [this] { look_for_stalls(); });
+  }
+}
+
 void JobDeadlines::stop() {
   job_.loop.cancel(std::exchange(timeout_timer_, 0));
   job_.loop.cancel(std::exchange(stall_timer_, 0));

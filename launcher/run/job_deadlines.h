@@ -25,6 +25,9 @@ class JobDeadlines {
   void on_formed();
   // The ranks are being started: from now on the time of --timeout passes, and stalls are looked for.
   void begin_timeout();
+  // The ranks go on that were suspended. Until the time of a stall has passed, what they waited may be their
+  // suspension.
+  void on_continued();
   // The job ends.
   void stop();
 

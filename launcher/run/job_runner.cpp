@@ -108,6 +108,7 @@ Suspension::Sink JobRunner::suspension_sink() {
         session->send(AgentMessage::kContinue);
       }
     }
+    deadlines_.on_continued();
     logs_.show_rows();
   };
   sink.leave_terminal = [this] { logs_.hide_rows(); };

@@ -59,6 +59,21 @@ TEST_CASE("a stall is found a quarter of its time later at most") {
   CHECK(2 * std::chrono::milliseconds(watch.interval_ms) <= 15s);
 }
 
+TEST_CASE("what ranks wait while the job is suspended is no stall") {
+  const auto before = ::signal(SIGTSTP, SIG_IGN);  // this process itself goes on
+  JobScenario job;
+  job.spec.stall_after = 60s;
+  job.at(65s, [&] { job.runner->on_signal(SIGTSTP); });
+  job.at(68s, [&] { job.node(1).say(AgentMessage::kSample, stalled()); });
+  job.at(120s, [&] { CHECK(job.node(1).count(AgentMessage::kAskStacks) == 0); });
+  job.at(150s, [&] {
+    CHECK(job.node(1).count(AgentMessage::kAskStacks) == 1);  // it has not gone on
+    job.node(1).exit(0, exited(0)), job.node(2).exit(1, exited(0));
+  });
+  CHECK(job.run() == 0);
+  ::signal(SIGTSTP, before);
+}
+
 TEST_CASE("a job that ends shows no stacks of ranks that stall while they are stopped") {
   JobScenario job;
   job.spec.stall_after = 60s;
