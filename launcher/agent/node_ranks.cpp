@@ -30,6 +30,8 @@ namespace {
 constexpr std::uint64_t kFilesOfRank = 3;
 // For what is opened while one is started, and for visitors.
 constexpr std::uint64_t kFilesToSpare = 16;
+// From this code on a shell tells of a signal.
+constexpr int kFirstSignalCode = 128;
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -325,6 +327,8 @@ ExitDetail NodeRanks::explain(pid_t pid, ExitStatus& status, bool is_stopping) {
     status.out_of_memory =
         status.kind == ExitStatus::Kind::kSignalled && finding.verdict == OomWatch::Verdict::kCertain;
     detail.memory = std::move(finding.evidence);
+  } else if (status.kind == ExitStatus::Kind::kExited && status.value > 0 && status.value < kFirstSignalCode) {
+    detail.memory = oom_watch_.evidence_of_any();  // as where a process is gone that loads its data
   }
   return detail;
 }

@@ -217,6 +217,15 @@ bool OomWatch::is_shared() const {
                      [this](pid_t pid) { return !first_.contains(pid) && !sources_.is_own(pid); });
 }
 
+std::string OomWatch::evidence_of_any() const {
+  const auto now = sources_.cgroup.read();
+  const bool has_risen = now && seen_in_cgroup_ && *now > *seen_in_cgroup_;
+  return has_risen && sources_.counts_kills && !is_shared()
+             ? "the kernel has killed a process of the job there, so counts its memory cgroup, in " +
+                   sources_.cgroup.file
+             : "";
+}
+
 OomWatch::Finding OomWatch::look(pid_t pid) {
   read_kernel_log();
   const bool has_risen = take(sources_.cgroup, seen_in_cgroup_);

@@ -62,6 +62,9 @@ class OomWatch {
   // Looks for the reason why a process of ours was killed. Each kill that a counter shows is reported once. When the
   // log names two ranks, both get it.
   [[nodiscard]] Finding look(pid_t pid);
+  // Says what shows that the kernel has killed a process of the job here, perhaps a child of one that failed by itself;
+  // empty: nothing. It takes nothing from look(), and leaves out what may have been a process of others.
+  [[nodiscard]] std::string evidence_of_any() const;
 
  private:
   void read_kernel_log();

@@ -62,7 +62,9 @@ TEST_CASE("each kill that the cgroup counts is told once") {
   files.write("memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 0\n");
   OomWatch watch({"", {files.path + "/memory.events", "oom_kill"}, true, {}});
   CHECK(watch.look(1).verdict == Verdict::kNothing);
+  CHECK(watch.evidence_of_any() == "");
   files.write("memory.events", "low 0\noom 5\noom_kill 4\noom_group_kill 0\n");
+  CHECK(watch.evidence_of_any().find("has killed a process of the job there") != std::string::npos);
   CHECK(watch.look(1).verdict == Verdict::kCertain);
   CHECK(watch.look(2).verdict == Verdict::kCertain);
   CHECK(watch.look(3).verdict == Verdict::kNothing);
@@ -82,6 +84,7 @@ TEST_CASE("in a cgroup where others come and go, a counted kill may be one of th
   CHECK(watch.look(102).verdict == Verdict::kCertain);
   count(2);
   files.write("cgroup.procs", "1\n50\n60\n100\n");
+  CHECK(watch.evidence_of_any() == "");
   const OomWatch::Finding other = watch.look(101);
   CHECK(other.verdict == Verdict::kPossible);
   CHECK(other.evidence.find("in which others run too") != std::string::npos);
