@@ -154,6 +154,21 @@ Result<std::vector<SlurmWord>> ask_squeue(const std::string& numbers) {
                      : Result<std::vector<SlurmWord>>(answer.error());
 }
 
+// Takes over what squeue has shown of the job. What has no number of Slurm's ends also where squeue cannot be asked.
+Result<void> take_over(JobRecord& job, const Result<std::vector<SlurmWord>>& shown) {
+  const std::string number = engine_number(job);
+  if (number.empty()) {
+    end_unnumbered(job);
+    return {};
+  }
+  if (!shown.ok()) {
+    return shown.error();
+  }
+  const auto found = std::find_if(shown.value().begin(), shown.value().end(),
+                                  [&number](const SlurmWord& said) { return said.number == number; });
+  return take_word(job, found == shown.value().end() ? std::nullopt : std::optional(*found));
+}
+
 }  // namespace
 
 Result<void> refresh_slurm_jobs(ServicePlace& place, std::vector<JobRecord>& jobs) {
@@ -164,27 +179,15 @@ Result<void> refresh_slurm_jobs(ServicePlace& place, std::vector<JobRecord>& job
     }
   }
   const auto shown = ask_squeue(numbers);
-  if (!shown.ok()) {
-    return shown.error().with_context(kNoWord);
-  }
   Result<void> outcome;  // the other jobs are looked at all the same
   for (JobRecord& job : jobs) {
     if (job.engine_job.empty() || has_ended(job.state)) {
       continue;
     }
     const ExecutionState before = job.state;
-    if (engine_number(job).empty()) {
-      end_unnumbered(job);
-    } else {
-      const auto found = std::find_if(shown.value().begin(), shown.value().end(),
-                                      [&job](const SlurmWord& said) { return said.number == engine_number(job); });
-      const auto taken = take_word(job, found == shown.value().end() ? std::nullopt : std::optional(*found));
-      if (!taken.ok()) {
-        if (outcome.ok()) {
-          outcome = taken.error().with_context(kNoWord);
-        }
-        continue;
-      }
+    if (const auto taken = take_over(job, shown); !taken.ok()) {
+      outcome = outcome.ok() ? taken.error().with_context(kNoWord) : outcome;
+      continue;
     }
     note_times(job, before);
     HVD_TRY(place.engine_jobs.update(job));

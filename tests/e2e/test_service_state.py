@@ -15,6 +15,24 @@ from patience import PATIENCE
 from service import GATE, HOSTS
 
 
+def test_a_submission_to_slurm_that_got_no_number_ends_also_where_slurm_cannot_be_asked(service):
+    tools = service.path / "tools"
+    tools.mkdir()
+    for name, text in (("sbatch", f"cat {service.path}/number"), *((name, "exit 1") for name in ("squeue", "scontrol", "sacct"))):
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    service.env["PATH"] = f"{tools}:{service.env['PATH']}"
+    for name, number in (("numbered", "12\n"), ("lost", "")):
+        (service.path / "number").write_text(number)
+        assert (service("submit", "--engine", "slurm", "--name", name, "true").returncode == 0) == bool(number)
+    assert service.show("lost")["executionState"] == "queued"  # its sbatch may still be under way
+    with service.records() as records:
+        records.execute("UPDATE engine_job SET created_ms = created_ms - 200000")
+    states = {job["name"]: job["executionState"] for job in json.loads(service.ok("ps", "--all", "--json"))}
+    assert states == {"numbered": "queued", "lost": "failed"}
+    assert "whether it has run is not known here" in service.ok("show", "lost", "--json")
+
+
 @pytest.mark.parametrize("phase", ["waiting", "preparing", "started"])
 def test_a_dead_supervisor_is_found_whatever_it_was_doing(service, phase):
     service.cluster(hosts=HOSTS[:1])
