@@ -283,11 +283,14 @@ Result<void> check_seat(const Placement& placement, int rank, const ReadyMessage
     return "local rank " + std::to_string(local) + " of " + std::to_string(local_size) + " on " + host + ", of " +
            std::to_string(size) + " in all";
   };
+  const bool may_be_one = placement.nodes.size() > 1 && seat.local_size > node.local_size();
+  const std::string advice =
+      may_be_one ? "; are two of the hosts one machine? Then name it once, with the slots of both. Else, " : "; ";
   return Error(Code::kInvalid, "rank " + std::to_string(rank) + " was put elsewhere than planned: it is " +
                                    described(seat.local_rank, seat.local_size, ready.host_name, seat.size) +
                                    ", and is to be " +
-                                   described(local_rank, node.local_size(), node.host.name, placement.size) +
-                                   "; where ranks go is for -np, -H and --hostfile to say, and not for --mpi-args");
+                                   described(local_rank, node.local_size(), node.host.name, placement.size) + advice +
+                                   "where ranks go is for -np, -H and --hostfile to say, and not for --mpi-args");
 }
 
 Result<void> check_seats(const JobView& job) {

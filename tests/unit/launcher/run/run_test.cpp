@@ -491,6 +491,11 @@ TEST_CASE("ranks of an engine are where the placement says, or it is told where 
   EngineJob unlike;
   unlike.views[2].ready.seat.local_rank = 1;
   CHECK_FALSE(unlike.check().ok());
+  CHECK(unlike.check().error().message().find("one machine") == std::string::npos);
+  EngineJob twice;  // one host by two names
+  twice.views[0].ready.seat.local_size = 4;
+  CHECK(twice.check().error().message().find("; are two of the hosts one machine? Then name it once") !=
+        std::string::npos);
   EngineJob split;  // of one node two, of which neither has the name of another
   split.views[1].ready.host_name = "elsewhere";
   CHECK_FALSE(split.check().ok());
