@@ -378,9 +378,11 @@ void JobStart::act(const StartNode& action) {
   }
   const std::size_t index = static_cast<std::size_t>(action.node);
   const NodePlan& plan = job_.agents.nodes[index];
-  const auto gpus = gpus_of_job(plan, views.at(action.node).ready.gpus);
-  if (!gpus.ok()) {
-    fail_later(StartFailedMessage{plan.ranks.front().rank, gpus.error()});
+  const NodeView& view = views.at(action.node);
+  const auto gpus = gpus_of_job(plan, view.ready.gpus);
+  const std::string missing = missing_interface(view, plan.host.name, job_.spec.interfaces);
+  if (!gpus.ok() || !missing.empty()) {
+    fail_later(StartFailedMessage{plan.ranks.front().rank, gpus.ok() ? Error(Code::kResource, missing) : gpus.error()});
     return;
   }
   StartMessage start = late_start_message(job_.spec, job_.agents, views, action.node,

@@ -423,6 +423,23 @@ TEST_CASE("a host that joins and cannot start its ranks is done without as a who
   }
 }
 
+TEST_CASE("a host that joins and has none of the networks that ranks are to use is done without") {
+  ToldHosts hosts;  // lives longer than the job
+  Elastic job("node1:1,node2:1", 1);
+  job.host_source = &hosts;
+  job.spec.discovery.script = "hosts.sh";
+  job.spec.interfaces = {"eth0"};
+  job.node(3).ready.networks = {{"eth1", "10.0.1.3/24"}};
+  job.at(2s, [&] { hosts.tell("node1:1,node2:1,node3:1"); });
+  job.at(4s, [&] {
+    CHECK(job.count("note: cannot start rank 2 on node3: ") == 1);
+    CHECK(job.told("note: ").find("eth0") != std::string::npos);
+    CHECK(job.node(3).ranks.empty());
+    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
 TEST_CASE("a host that has come and cannot meet the others is done without, and they go on") {
   ToldHosts hosts;  // lives longer than the job
   Elastic job("node1:1,node2:1", 1);
