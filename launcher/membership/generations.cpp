@@ -74,7 +74,7 @@ void Generations::on_joined(const JoinedMessage& joined) {
   if (joined.is_waiting && !is_stopped_) {
     membership_.on_waiting(joined.rank, joined.generation);
     advance(false);
-    watch_unmet_hosts();
+    watch_meeting();
   }
 }
 
@@ -116,16 +116,29 @@ void Generations::await_replacements() {
   }
 }
 
-void Generations::watch_unmet_hosts() {
-  if (membership_.unmet_hosts().empty() || meet_timer_ != 0) {
+void Generations::watch_meeting() {
+  if (membership_.unmet_rank() < 0 || meet_timer_ != 0) {
     return;
   }
   meet_timer_ = loop_.after(meet_, [this] {
     meet_timer_ = 0;
-    for (const std::vector<int>& ranks : membership_.unmet_hosts()) {
-      sink_.on_unmet(ranks);
-    }
+    meet_again();
   });
+}
+
+void Generations::meet_again() {
+  for (const std::vector<int>& ranks : membership_.unmet_hosts()) {
+    sink_.on_unmet(ranks);
+  }
+  const int rank = membership_.unmet_rank();
+  if (rank < 0 || is_stopped_) {
+    return;
+  }
+  const std::string cause = "rank " + std::to_string(rank) + " on " + placement_.node_of(rank).host.name +
+                            " could not connect to all other ranks";
+  sink_.on_meeting_again(cause);
+  membership_.break_up();
+  advance(false, cause);
 }
 
 void Generations::begin(const Generation& formed, const std::string& cause, const std::optional<StartMessage>& start) {

@@ -26,6 +26,8 @@ class Generations {
     std::function<void(const Generation& generation, Duration pause)> on_formed;
     // These ranks of one host, which had come, cannot meet the others.
     std::function<void(const std::vector<int>& ranks)> on_unmet;
+    // All members are about to meet again, for this cause.
+    std::function<void(const std::string& cause)> on_meeting_again;
     // Whether the process of this rank, as it was started, has ended in order.
     std::function<bool(int rank)> has_ended;
   };
@@ -35,7 +37,7 @@ class Generations {
     int most = 0;   // that it may have
     Duration
         wait{};  // how long the others wait for new members in place of those that were lost, before they do without
-    Duration meet{};  // how long they try to meet those that have come, once one of these could not
+    Duration meet{};  // how long they try to meet on, once one of them could not
   };
 
   // `placement`: where the ranks are; `agents`: the node of each session. Both must outlive this.
@@ -74,8 +76,10 @@ class Generations {
   void tell_missing(const ExchangeMessage& asked);
   // Waits for new members in place of those that are lost, if it does not wait already.
   void await_replacements();
-  // Gives those that have come time to meet the others after all, if one of them could not.
-  void watch_unmet_hosts();
+  // Gives the members time to learn of a loss, or of the job's end, where one of them could not meet the others. Then
+  // they meet again, without a host that has never met them.
+  void watch_meeting();
+  void meet_again();
 
   // constant after construction
   EventLoop& loop_;
@@ -91,7 +95,7 @@ class Generations {
   bool is_known_to_grow_ = false;  // what the agents were told last
   TimerId late_timer_ = 0;
   TimerId wait_timer_ = 0;  // while it runs, no generation has fewer members than the present one
-  TimerId meet_timer_ = 0;  // while it runs, somebody who has come may still meet the others
+  TimerId meet_timer_ = 0;  // while it runs, nobody meets again
   bool is_stopped_ = false;
 };
 

@@ -38,6 +38,7 @@ void Membership::on_lost(int rank) {
 }
 
 void Membership::on_met() {
+  has_met_ = true;
   for (const int rank : now_.members) {
     at(rank).has_met = true;
   }
@@ -80,8 +81,11 @@ std::optional<Generation> Membership::next(bool may_shrink) {
   std::vector<int> newcomers;
   std::copy_if(members.begin(), members.end(), std::back_inserter(newcomers),
                [this](int rank) { return is_newcomer(rank); });
-  now_ = Generation{now_.number + 1, std::move(members), std::move(newcomers), std::move(released)};
+  const bool is_repeated = is_broken_up_ && members == now_.members && newcomers.empty();
+  now_ = Generation{now_.number + 1, std::move(members), std::move(newcomers), std::move(released), is_repeated};
   is_broken_ = false;
+  is_broken_up_ = false;
+  has_met_ = false;
   is_asked_ = false;
   for (const int rank : now_.members) {
     at(rank).process = Process::kIn;
@@ -103,9 +107,18 @@ bool Membership::awaits_others() const {
   return !is_broken_ && !is_asked_ && !is_ending_ && any_newcomer() && any_starting();
 }
 
+int Membership::unmet_rank() const {
+  if (is_broken_ || has_met_) {
+    return -1;  // its members all wait for another generation, or leave it one after the other
+  }
+  const auto found = std::find_if(now_.members.begin(), now_.members.end(),
+                                  [this](int rank) { return at(rank).process == Process::kWaiting; });
+  return found == now_.members.end() ? -1 : *found;
+}
+
 std::vector<std::vector<int>> Membership::unmet_hosts() const {
-  if (is_broken_) {
-    return {};  // its members all wait for another generation
+  if (unmet_rank() < 0) {
+    return {};
   }
   std::map<int, std::vector<int>> members;  // of each host
   for (const int rank : now_.members) {

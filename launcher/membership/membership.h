@@ -23,6 +23,7 @@ struct Generation {
   std::vector<int> members;
   std::vector<int> newcomers{};  // those that were no members before
   std::vector<int> released{};   // those that were, live, and are members no more
+  bool is_repeated = false;      // the same processes as before meet again, which had not met
 };
 
 class Membership {
@@ -62,8 +63,12 @@ class Membership {
   [[nodiscard]] bool awaits_others() const;
   // A member of the present generation is lost, and no other generation is formed yet.
   [[nodiscard]] bool is_broken() const { return is_broken_; }
-  // The ranks of each host whose members have never met others, and could not now: one of them waits again, while
-  // others are still at it.
+  // A member that could not connect to the others, and waits again before all have met; -1: there is none. The others
+  // try for as long as they may, and in vain.
+  [[nodiscard]] int unmet_rank() const;
+  // The present generation is over, and its members are to meet again.
+  void break_up() { is_broken_ = is_broken_up_ = true; }
+  // The ranks of each host whose members have never met others, and one of which is such a rank.
   [[nodiscard]] std::vector<std::vector<int>> unmet_hosts() const;
   [[nodiscard]] const Generation& now() const { return now_; }
 
@@ -98,6 +103,8 @@ class Membership {
   std::vector<Rank> ranks_;  // by the number that they were started with
   Generation now_;
   bool is_broken_ = false;
+  bool is_broken_up_ = false;
+  bool has_met_ = false;    // all members of the present generation
   bool is_asked_ = false;   // the members are to leave
   bool is_ending_ = false;  // a rank has ended in order
 };

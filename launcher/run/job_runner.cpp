@@ -124,13 +124,16 @@ Generations::Sink JobRunner::generations_sink() {
   };
   sink.broadcast = [this](AgentMessage type, const std::string& body) { parts_.broadcast(type, body); };
   sink.on_formed = [this](const Generation& generation, Duration pause) {
-    apply(MembersChanged{generation.members});
+    apply(MembersChanged{generation.members, generation.is_repeated});
     parts_.say(news::GenerationFormed{generation, pause});
     apply(RanksReleased{generation.released, true});
     deadlines_.on_formed();
     hosts_.look_later();
   };
   sink.on_unmet = [this](const std::vector<int>& ranks) { apply(HostUnmet{ranks}); };
+  sink.on_meeting_again = [this](const std::string& cause) {
+    parts_.say(Note{LogLevel::kWarning, -1, cause + "; all meet again"});
+  };
   sink.has_ended = [this](int rank) {
     const RankRecord& record = parts_.record(rank);
     return record.state == RankRecord::State::kEnded && record.status.is_success();

@@ -19,7 +19,7 @@ JobActions ElasticChanges::handle(const MembersChanged& event) {
   }
   short_for_.reset();
   const std::string loss = std::exchange(last_loss_, "");
-  if (reset_limit_ && ++resets_ > *reset_limit_) {
+  if (reset_limit_ && !event.is_repeated && ++resets_ > *reset_limit_) {
     // Programs that start jobs know horovodrun's words.
     Cause cause{{"Horovod was shutdown because number of resets during elastic job exceeded limit: " +
                  std::to_string(*reset_limit_)},

@@ -33,6 +33,7 @@ struct RankJoined {  // its runtime is about to meet the others
 };
 struct MembersChanged {  // these ranks train together now
   std::vector<int> members;
+  bool is_repeated = false;  // as before, when they had not met
 };
 struct NodeJoining {  // a node was added to the placement of the running job
   int node = 0;

@@ -380,6 +380,22 @@ TEST_CASE("a host whose ranks have come cannot meet the others where one of them
   CHECK(job.membership.unmet_hosts().empty());
 }
 
+TEST_CASE("members meet again where one waits again before all have met, and not where they leave later") {
+  Job job(2);
+  job.membership.on_met();
+  job.wait(1);
+  CHECK(job.membership.unmet_rank() == -1);
+  job.membership.on_lost(3);
+  CHECK(job.next() == Members{0, 1, 2});
+  CHECK(job.membership.unmet_rank() == -1);
+  job.wait(2);
+  CHECK(job.membership.unmet_rank() == 2);
+  CHECK(job.membership.unmet_hosts().empty());  // it has met the others before
+  job.membership.break_up();
+  CHECK(job.membership.unmet_rank() == -1);
+  CHECK(job.next() == Members{0, 1, 2});
+}
+
 TEST_CASE("nodes of one host whose ranks were started alike number these anew") {
   Job job(1, "node1:1,node2:1");
   job.placement.nodes[1].machine = 0;

@@ -423,6 +423,28 @@ TEST_CASE("a host that joins and cannot start its ranks is done without as a who
   }
 }
 
+TEST_CASE("ranks meet again where one of them could not connect to the others for a moment") {
+  Elastic job("node1:1,node2:1,node3:1", 1);
+  job.spec.reset_limit = 1;  // it does not count
+  job.at(1500ms, [&] {
+    for (const int number : {1, 2, 3}) {
+      job.node(number).exchange(number - 1, kMetKey, "");
+    }
+  });
+  job.at(2s, [&] { job.node(2).cut(kGone.code(), kGone.message()); });
+  job.at(3s, [&] { job.node(3).join(2, 1, true); });  // its network was gone too, and is back
+  job.at(30s, [&] { CHECK(job.last(1).number == 1); });
+  job.at(45s, [&] {
+    CHECK(job.count("note: rank 2 on node3 could not connect to all other ranks; all meet again") == 1);
+    CHECK(job.last(1).kind == Kind::kFormed);
+    CHECK(job.last(1).number == 2);
+    CHECK(job.last(1).members.front().place.size == 2);
+    CHECK_FALSE(job.last(1).cause.empty());
+    job.node(1).exit_all(exited(0)), job.node(3).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
 TEST_CASE("a host that joins and has none of the networks that ranks are to use is done without") {
   ToldHosts hosts;  // lives longer than the job
   Elastic job("node1:1,node2:1", 1);
