@@ -62,6 +62,12 @@ def test_numbers_times_texts_and_lists(tmp_path):
     assert rows["long"].tolist() == [[1.0], [2.0], [3.0]] and rows["flags"].shape == (3, 2)
 
 
+def test_times_as_spark_writes_them_may_be_far_away(tmp_path):
+    times = [datetime.datetime(9999, 12, 31), datetime.datetime(1, 1, 1)]
+    pq.write_table(pa.table({"when": times}), str(tmp_path / "t.parquet"), use_deprecated_int96_timestamps=True)
+    assert everything(scan(LOCAL, [str(tmp_path / "t.parquet")]))["when"].tolist() == times
+
+
 def test_sparse_vectors_come_out_dense(tmp_path):
     known = Column("v", "sparse", "float32", 4)
     path = str(tmp_path / "sparse.parquet")
@@ -109,6 +115,24 @@ def test_less_is_read_ahead_where_groups_are_large(group_mb, pools):
 
 def scan_one(path, column):
     return scan(LOCAL, [path], {column.name: column})
+
+
+def test_numbers_are_read_without_pandas(tmp_path):
+    path = str(tmp_path / "data.parquet")
+    pq.write_table(pa.table({
+        "label": [1, 2, 3], "features": [[1.0, 2.0]] * 3, INDICES + "s": [[0], [], [1]], VALUES + "s": [[1.0], [], [2.0]],
+    }), path)  # fmt: skip
+    dataset = scan(LOCAL, [path], {"label": None, "features": None, "s": Column("s", "sparse", "float64", 2)})
+    code = f"""if True:
+        import sys
+        from horovod.spark.common.dataset import Dataset
+        from horovod.spark.common.reader import Reader
+        with Reader(Dataset.from_json({dataset.to_json()!r}), rank=0, size=1, batch=3, shuffle=False) as reader:
+            [batch] = reader.epoch(0)
+        print(batch["label"].sum(), batch["features"].sum(), batch["s"].sum(), "pandas" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.split() == ["6", "9.0", "3.0", "False"], done.stderr
 
 
 def test_images_are_decoded_batch_by_batch(tmp_path):

@@ -190,6 +190,16 @@ class FooterFacts:
         return sum(facts.null_count for facts in said if facts is not None and facts.has_null_count)
 
 
+def _values(array: Any) -> Any:
+    """Arrow's numbers, of which none is null, as an array of numpy. Arrow's own way loads pandas, which a rank may not need."""
+    import pyarrow.types as types
+
+    if not len(array) or not (types.is_integer(array.type) or types.is_floating(array.type)):
+        return array.to_numpy(zero_copy_only=False)
+    kind = numpy.dtype(array.type.to_pandas_dtype())
+    return numpy.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
+
+
 class Decoder:
     """Makes numpy arrays of one column's Arrow values. `fill`: stands for nulls; None: they are an error."""
 
@@ -230,7 +240,7 @@ class Decoder:
         array = self._without_nulls(array, where)
         if types.is_decimal(array.type):
             array = array.cast(pyarrow.float64())
-        return self._typed(array.to_numpy(zero_copy_only=False), where)
+        return self._typed(_values(array), where)
 
     def _time(self, array: Any, where: str) -> Any:
         return self._without_nulls(array, where).to_numpy(zero_copy_only=False).astype(self.column.dtype)
@@ -247,7 +257,7 @@ class Decoder:
         if types.is_fixed_size_list(array.type):
             same = array.type.list_size == width
         else:
-            same = bool((numpy.diff(array.offsets.to_numpy()) == width).all())
+            same = bool((numpy.diff(_values(array.offsets)) == width).all())
         if not same:
             raise self._refuse(f"has lists that are not of {width} values", where)
         return self._number(array.flatten(), where).reshape(len(array), width)
@@ -257,11 +267,11 @@ class Decoder:
     def _sparse(self, indices: Any, values: Any, where: str) -> Any:
         if indices.null_count or values.null_count:
             raise self._refuse("has nulls", where + "; drop those rows")
-        counts = numpy.diff(indices.offsets.to_numpy())
+        counts = numpy.diff(_values(indices.offsets))
         places = self._whole(indices.flatten(), where)
         if len(places) and (places.min() < 0 or places.max() >= self.column.width):
             raise self._refuse(f"has an index outside its {self.column.width} values", where)
         return counts, places, self._typed(self._whole(values.flatten(), where), where)
 
     def _whole(self, array: Any, where: str) -> Any:
-        return self._without_nulls(array, where).to_numpy(zero_copy_only=False)
+        return _values(self._without_nulls(array, where))

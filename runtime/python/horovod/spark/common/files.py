@@ -54,7 +54,9 @@ class Files:
         fs = getattr(self._of, "fs", self._of)
         is_local = fs is None or "file" in _protocols(fs)
         source = pyarrow.OSFile(path) if is_local else fs.open(path, "rb", block_size=_REMOTE_BLOCK)
-        file = pyarrow.parquet.ParquetFile(source, metadata=self._footers.get(path), pre_buffer=not is_local)
+        # Spark writes times as INT96. As nanoseconds, which is Arrow's default, those before 1677 or after 2262 become others.
+        file = pyarrow.parquet.ParquetFile(source, metadata=self._footers.get(path), pre_buffer=not is_local,
+                                           coerce_int96_timestamp_unit="us")  # fmt: skip
         self._footers[path] = file.metadata
         if len(self._footers) > _FOOTERS:
             self._footers.popitem(last=False)
