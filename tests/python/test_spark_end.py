@@ -1,13 +1,15 @@
 """How long a failed job of horovod.spark.run waits for Spark's own error, which becomes the cause of the exception, and whether
 its ranks may be started again."""
 
+import io
 import threading
 
 import pytest
 
 from horovod.runner._launch import Outcome
-from horovod.spark import _job
-from horovod.spark._job import Job
+from horovod.runner._agent import Order
+from horovod.spark import _job, _seats, _session, run_elastic
+from horovod.spark._job import ElasticJob, Job
 from patience import PATIENCE
 
 CANCELLED = "Job 7 cancelled part of cancelled job tag horovod.spark.run.1a2b3c4d"
@@ -40,6 +42,12 @@ class Session:
         if not self.ends:
             self.is_over.wait()
         raise RuntimeError(self.says)
+
+    def prepare(self):
+        pass
+
+    def conf(self, name, default):
+        return {"spark.speculation": "true", "spark.speculation.task.duration.threshold": "10s"}.get(name, default)
 
     def cancel(self):
         self.was_cancelled = True
@@ -100,3 +108,20 @@ def test_ranks_whose_hvdrun_ran_in_a_task_are_started_again_after_a_loss_alone(s
     with pytest.raises(RuntimeError, match="Spark ended the tasks"):
         job.run(None, None)
     assert job.may_run_again == may
+
+
+@pytest.mark.parametrize(("says", "may"), [(LOST, True), (CANCELLED, False)])
+def test_an_elastic_job_is_started_again_when_an_executor_was_lost_before_its_ranks_began(tmp_path, says, may):
+    told, session = [], Session(ends=True, says=says)
+    job = ElasticJob(session, Launch(""), 1, 1)
+    job._stage = _seats.Seats(session, Order("key", 1, []), 1, tmp_path / "join", told.append, io.StringIO())
+    job._stage.start()
+    job._stage.join(PATIENCE)
+    assert told == [f"Spark ended the tasks: {says}"]
+    assert job.may_run_again == may
+
+
+def test_copies_of_tasks_that_run_for_long_are_refused(monkeypatch):
+    monkeypatch.setattr(_session, "active", lambda gpus=0: Session(ends=True))
+    with pytest.raises(ValueError, match="leave spark.speculation.task.duration.threshold out"):
+        run_elastic(print, num_proc=2)
