@@ -12,8 +12,10 @@ lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not in
 pytest.importorskip("pyspark", reason="pyspark is not installed here")
 
 from horovod.spark.common.backend import LocalBackend  # noqa: E402
+from horovod.spark.common.checkpoints import Checkpoints  # noqa: E402
 from horovod.spark.lightning import TorchEstimator, train  # noqa: E402
 from horovod.spark.lightning.legacy import to_lightning_module  # noqa: E402
+from horovod.spark.torch.checkpointed import opened  # noqa: E402
 from horovod.spark.torch import TorchEstimator as PlainEstimator  # noqa: E402
 
 LOSS = 3.0  # what each step says, whatever the weights are
@@ -277,6 +279,40 @@ def test_a_run_whose_length_was_asked_for_is_continued_at_its_epoch(tmp_path):
         fitted(store, module, run_id="run", epochs=1, backend=Lost(Here()))
     continued = fitted(store, module, run_id="run")
     assert continued.getHistory() == whole.getHistory()
+
+
+class Stops(lightning.Callback):
+    def on_train_epoch_end(self, trainer, module):
+        trainer.should_stop = True
+
+
+def test_steps_and_epochs_that_the_trainer_is_told_are_those_of_each_fit_of_a_run(tmp_path):
+    store, module = store_of(tmp_path), make_module(lambda module, loss, number: loss)
+    for fits in (1, 2):
+        fitted(store, module, run_id="steps", trainer_args={"max_steps": 5})
+        assert opened(Checkpoints(store, "steps").load())["steps"] == 5 * fits
+    for _ in range(2):
+        model = fitted(store, module, run_id="epochs", epochs=9, callbacks=[Stops()], trainer_args={"min_epochs": 2})
+        assert len(model.getHistory()) == 2
+
+
+@pytest.mark.parametrize("steps, again", [(lambda trainer: 8, 0.02), (lambda trainer: trainer.estimated_stepping_batches, 0.5)])
+def test_a_schedule_of_one_fits_steps_begins_again_in_the_next(tmp_path, steps, again):
+    class Rates(lightning.Callback):
+        def on_train_batch_start(self, trainer, module, *_):
+            with open(tmp_path / "rates", "a") as file:
+                print(trainer.optimizers[0].param_groups[0]["lr"], file=file)
+
+    def schedule(module, optimizer):
+        cycle = schedulers.OneCycleLR(optimizer, 0.5, total_steps=steps(module.trainer), pct_start=0.5)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": cycle, "interval": "step"}}
+
+    store = store_of(tmp_path)
+    for _ in range(2):
+        fitted(store, make_module(lambda module, loss, number: loss, schedule=schedule), run_id="run", epochs=1, callbacks=[Rates()])
+    rates = [float(line) for line in (tmp_path / "rates").read_text().split()]
+    assert len(rates) == 16 and rates[0] == pytest.approx(0.02)
+    assert rates[8] == pytest.approx(again, rel=0.1) and rates[15] < 0.1
 
 
 schedulers = torch.optim.lr_scheduler

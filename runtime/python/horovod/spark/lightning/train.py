@@ -101,6 +101,10 @@ class _Fit:
         self._others = Features([*plan.label_cols, *weights], shapes, as_float=False)
         self.history: List[Dict[str, Any]] = list(plan.history_in(plan.resume)) if plan.resume else []
         self.epoch = plan.resume["epoch"] if plan.resume else 0  # epochs that are done
+        # Steps of the run's fits before this one. Earlier releases' checkpoints do not say them.
+        self.steps_before = 0
+        if plan.resume:
+            self.steps_before = plan.resume.get("steps_before" if plan.has_begun(plan.resume) else "steps", 0)
 
     def run(self) -> Optional[List[Dict[str, Any]]]:
         plan = self.plan
@@ -171,10 +175,17 @@ class _Fit:
             "log_every_n_steps": plan.log_every, "profiler": plan.profiler, "use_distributed_sampler": False,
             "enable_checkpointing": has_callback and plan.trainer_args.get("enable_checkpointing", True),
         }  # fmt: skip
+        told.update(self._limits())
         strategy = told.pop("strategy", "auto")
         if hvd.size() > 1:
             told["strategy"] = _strategy(package, plan.compression, STRATEGIES[strategy])
         return package.Trainer(**told, callbacks=callbacks)
+
+    def _limits(self) -> Dict[str, int]:
+        """What the program says of the steps and epochs of a fit, as the Trainer counts: from the first fit of the run on."""
+        before = {"max_steps": self.steps_before, "min_steps": self.steps_before, "min_epochs": self.plan.begin}
+        told = {name: self.plan.trainer_args.get(name) for name in before}
+        return {name: value + before[name] for name, value in told.items() if value is not None and value >= 0}
 
     def _training(self, epoch: int) -> Iterator[Dict[str, torch.Tensor]]:
         return map(self._tensors, self._data.train_data(epoch, 0))
@@ -305,13 +316,20 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
             self._batches = 0
             self._loss = [0.0, 0.0]  # how many, and their sum
             self._rows = 0
+            self._cycles: Dict[int, int] = {}  # places of the schedulers of so many steps, and how many the run has taken
 
         def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: Dict[str, Any]) -> None:
             if not plan.has_begun(plan.resume):
                 # An EarlyStopping of the fit before would end this one too, and the best of other data is not this one's.
                 checkpoint["callbacks"] = {}
+                states = checkpoint["lr_schedulers"]
+                self._cycles = {place: state["last_epoch"] for place, state in enumerate(states) if "total_steps" in state}
+                for place in self._cycles:
+                    states[place] = {}  # which leaves the scheduler as it was made
 
         def on_train_start(self, trainer: Any, module: Any) -> None:
+            for place, done in self._cycles.items():
+                _go_on_in_cycle(trainer.lr_scheduler_configs[place].scheduler, done)
             _multiply_rates(trainer, hvd.size())
 
         def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
@@ -364,7 +382,7 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
                 "model": {name: value.cpu() for name, value in module.state_dict().items() if torch.is_tensor(value)},
                 "lightning": torch.frombuffer(bytearray(content), dtype=torch.uint8), "epoch": fitting.epoch,
                 "history": fitting.history, "seed": plan.seed, "size": hvd.size(), "rows": plan.data.train.rows,
-                "identity": plan.data.train.identity,
+                "identity": plan.data.train.identity, "steps": trainer.global_step, "steps_before": fitting.steps_before,
             }  # fmt: skip
             file = io.BytesIO()
             torch.save(state, file)
@@ -407,6 +425,13 @@ def _multiply_rates(trainer: Any, factor: float) -> None:
         optimizers.multiply_rate(optimizer, factor)
     for config in trainer.lr_scheduler_configs:
         _multiply_rates_of(config.scheduler, factor)
+
+
+def _go_on_in_cycle(scheduler: Any, done: int) -> None:
+    """Of OneCycleLR, which refuses more steps than it was made for: where it has none left, it begins again."""
+    done = done if done < scheduler.total_steps else 0
+    scheduler.load_state_dict({"last_epoch": done - 1, "_step_count": done})
+    scheduler.step()
 
 
 def _multiply_rates_of(scheduler: Any, factor: float) -> None:
