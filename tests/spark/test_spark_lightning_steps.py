@@ -2,6 +2,7 @@
 
 import csv
 import os
+import sys
 import types
 
 import pytest
@@ -207,6 +208,8 @@ def test_without_a_logger_tensorboards_files_are_in_the_runs_folder(tmp_path):
 
     def step(module, loss, number):
         module.log("mine", 1.0)
+        if module.global_step:
+            (tmp_path / f"loaded{module.global_rank}").write_text(str("tensorflow" in sys.modules))
         return loss
 
     fitted(store, make_module(step), run_id="run", backend=LocalBackend(2), log_every_n_steps=1,
@@ -214,6 +217,7 @@ def test_without_a_logger_tensorboards_files_are_in_the_runs_folder(tmp_path):
     logs = store.get_localized_path(store.get_logs_path("run"))
     assert [name.split(".")[0] for name in sorted(os.listdir(logs))] == ["events", "hparams"]
     assert b"mine" in b"".join((tmp_path / "store/runs/run/logs" / name).read_bytes() for name in os.listdir(logs))
+    assert (tmp_path / "loaded0").read_text() == "False"  # TensorBoard's writer needs no TensorFlow
 
 
 def test_a_plain_module_is_trained_with_its_optimizer_and_loss_as_without_lightning(tmp_path):

@@ -5,7 +5,9 @@ import importlib
 import importlib.util
 import io
 import os
+import sys
 import tempfile
+import types
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
@@ -22,6 +24,8 @@ from horovod.spark.torch.batches import Casts, Features, tensor_of
 
 # Both names of Lightning are around; their classes are not each other's.
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+
+_NO_TENSORFLOW = "tensorboard.compat.notf"
 
 # Arguments of the Trainer that follow from where the ranks run.
 OURS = ("accelerator", "devices", "num_nodes", "plugins", "use_distributed_sampler")
@@ -129,6 +133,10 @@ class _Fit:
         # All ranks have one, since Lightning asks all of them where it writes. Only that of rank 0 does.
         folder = self.logs.path if self.logs is not None else ""
         loggers = importlib.import_module(f"{package.__name__}.loggers")
+        if "tensorflow" not in sys.modules:
+            # TensorBoard's writer would load TensorFlow where it is installed, for seconds and hundreds of MiB. It does not
+            # where there is a module of this name.
+            sys.modules.setdefault(_NO_TENSORFLOW, types.ModuleType(_NO_TENSORFLOW))
         return loggers.TensorBoardLogger(folder, name="", version="", default_hp_metric=False)
 
     def _place_checkpoints(self, package: Any, stack: contextlib.ExitStack) -> None:
