@@ -4,7 +4,9 @@ import errno
 import os
 import pathlib
 import pickle
+import time
 import warnings
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,6 +16,17 @@ from horovod.spark.common.store import (  # noqa: E402
     AdlsStore, DBFSLocalStore, FilesystemStore, HDFSStore, LocalStore, Store,
 )  # fmt: skip
 from horovod.spark.common.util import is_databricks  # noqa: E402
+
+
+def test_what_spark_has_written_is_waited_for_until_the_mount_of_databricks_shows_it(monkeypatch):
+    reader, looks = Mock(), []
+    reader.format.return_value.load.return_value.inputFiles.return_value = ["dbfs:/w/rows/split%3Dtrain/a.parquet", "s3://b/x"]
+    monkeypatch.setattr(os.path, "exists", lambda path: looks.append(path) or len(looks) > 2)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    store = DBFSLocalStore("dbfs:/w")
+    store.wait_for_spark(Mock(read=reader), f"{store.prefix_path}/rows")
+    reader.format.return_value.load.assert_called_with("dbfs:/w/rows")
+    assert looks == ["/dbfs/w/rows/split=train/a.parquet"] * 3
 
 
 def test_each_path_gets_its_class(monkeypatch):

@@ -4,9 +4,7 @@ The estimators prepare data by materialise.prepare(), as util.prepare_data() doe
 """
 
 import os
-import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
-from urllib.parse import unquote, urlparse
 
 import numpy
 from pyspark.ml.linalg import DenseVector, SparseVector, Vector, VectorUDT
@@ -15,13 +13,10 @@ from pyspark.sql import types
 from horovod.spark.common import constants
 from horovod.spark.common.cache import TrainingDataCache
 from horovod.spark.common.estimator import check_validation
+from horovod.spark.common.store import wait_for_files as _wait_file_available_on_dbfs  # noqa: F401  Horovod's name
 
 __all__ = ["check_shape_compatibility", "check_validation", "clear_training_cache", "get_dataset_properties",
            "to_petastorm_fn"]  # fmt: skip
-
-# The time in seconds in which a mount shows files that Spark has written, and between two looks.
-_SHOWN_S = 30.0
-_LOOK_S = 0.1
 
 _training_cache = TrainingDataCache()
 
@@ -180,13 +175,3 @@ def clear_training_cache() -> None:
 def _get_spark_df_saved_file_list(path: str) -> List[str]:
     """The names of the files that Spark has written into a folder of this machine."""
     return sorted(name for name in os.listdir(path) if name.endswith(".parquet"))
-
-
-def _wait_file_available_on_dbfs(urls: Sequence[str]) -> None:
-    """Returns when a mount shows all these files. RuntimeError after 30 s."""
-    deadline = time.monotonic() + _SHOWN_S
-    missing = [unquote(urlparse(url).path) for url in urls]
-    while missing := [path for path in missing if not os.path.exists(path)]:
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"Timeout while waiting for all parquet-store files to appear at urls {missing}")
-        time.sleep(_LOOK_S)

@@ -260,6 +260,7 @@ def _write(
     out = chosen.coalesce(wanted.files).select(*stored, which.alias(_SPLIT))
     out, seen = _observed(out, spark_columns.widths(list(columns.values())))
     out.write.options(**_groups_of(columns, fields)).partitionBy(_SPLIT).parquet(store.get_spark_path(folder))
+    store.wait_for_spark(frame.sparkSession, folder)
     known = {}
     for name, column in columns.items():
         if column.kind == "sparse":

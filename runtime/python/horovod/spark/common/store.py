@@ -12,10 +12,12 @@ import posixpath
 import re
 import shutil
 import tempfile
+import time
 import types
 import uuid
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from urllib.parse import unquote, urlparse
 
 __all__ = [
     "AbstractFilesystemStore", "AdlsStore", "DBFSLocalStore", "FilesystemStore", "HDFSStore", "LocalStore", "Store",
@@ -26,6 +28,9 @@ _HADOOP_NAMES = {"s3": "s3a", "gcs": "gs", "abfs": "abfss", "adl": "abfss"}
 _LOCAL = ("file", "local")
 # Where the nodes of Databricks have the volumes of Unity Catalog.
 _VOLUMES = "/Volumes/"
+# The time in seconds in which a mount shows files that Spark has written, and between two looks.
+_SHOWN_S = 30.0
+_LOOK_S = 0.1
 
 
 def is_databricks() -> bool:
@@ -354,6 +359,9 @@ class AbstractFilesystemStore(Store):
 
         store_check.check(self, session)
 
+    def wait_for_spark(self, session: Any, folder: str) -> None:
+        """Returns when this process sees the files that Spark has written into a folder, as most file systems show them at once."""
+
 
 class FilesystemStore(AbstractFilesystemStore):
     """Any file system of fsspec: file, s3, gs, abfs, hdfs, ..."""
@@ -446,12 +454,27 @@ class DBFSLocalStore(AbstractFilesystemStore):
         path = self.normalize_path(path)
         return f"dbfs:{path if path.startswith(_VOLUMES) else path[len('/dbfs') :]}"
 
+    def wait_for_spark(self, session: Any, folder: str) -> None:
+        """The mount may show them later. RuntimeError after 30 s."""
+        urls = session.read.format("binaryFile").load(self.get_spark_path(folder)).inputFiles()
+        wait_for_files([self.get_full_path(url) for url in urls if self.matches(url)])
+
 
 def _without_file(path: str) -> str:
     """A path of this machine without its protocol, which Java writes as file:/PATH and others as file:///PATH."""
     if path.startswith("file://"):
         return path[len("file://") :]
     return path[len("file:") :] if path.startswith("file:/") else path
+
+
+def wait_for_files(urls: Sequence[str]) -> None:
+    """Returns when a mount shows all these files. RuntimeError after 30 s."""
+    deadline = time.monotonic() + _SHOWN_S
+    missing = [unquote(urlparse(url).path) for url in urls]
+    while missing := [path for path in missing if not os.path.exists(path)]:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"Timeout while waiting for all parquet-store files to appear at urls {missing}")
+        time.sleep(_LOOK_S)
 
 
 class AdlsStore(FilesystemStore):

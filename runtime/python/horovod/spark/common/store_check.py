@@ -57,6 +57,8 @@ def _spark_writes(store: Any, session: Any, folder: str, word: str) -> None:
         raise RuntimeError(
             f"{store!r}: Spark cannot write there: {type(error).__name__}: {first}; {_advice(store)}"
         ) from error
+    with contextlib.suppress(Exception):  # what is found says it
+        store.wait_for_spark(session, f"{folder}/spark")
     found = _words(store, folder)
     if word not in found:
         raise RuntimeError(f"{store!r}: the driver does not see what Spark has written there; {_advice(store)}")
