@@ -16,8 +16,8 @@ from horovod.spark.common.backend import LocalBackend  # noqa: E402
 from horovod.spark.common.checkpoints import Checkpoints  # noqa: E402
 from horovod.spark.lightning import TorchEstimator, train  # noqa: E402
 from horovod.spark.lightning.legacy import to_lightning_module  # noqa: E402
-from horovod.spark.torch.checkpointed import opened  # noqa: E402
 from horovod.spark.torch import TorchEstimator as PlainEstimator  # noqa: E402
+from horovod.spark.torch.checkpointed import opened  # noqa: E402
 
 LOSS = 3.0  # what each step says, whatever the weights are
 
@@ -259,9 +259,17 @@ def test_an_argument_of_the_trainer_counts_before_the_estimators_parameter(tmp_p
     assert (tmp_path / "one").read_text() == (tmp_path / "two").read_text() == "(4, 7, 6, 0)"  # two steps in each epoch
 
 
-def test_a_strategy_that_is_not_over_libhvd_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="strategy='fsdp' is none of auto, ddp, .*: the estimator trains with Distributed"):
-        fitted(store_of(tmp_path), make_module(step_by_hand, False), trainer_args={"strategy": "fsdp"})
+@pytest.mark.parametrize("args, said", [
+    ({"strategy": "fsdp"}, "strategy='fsdp' is none of auto, ddp, .*: the estimator trains with Distributed"),
+    ({"progress_bar_refresh_rate": 1, "gpus": 1}, "the Trainer of this release of lightning has no progress_bar_refresh_rate, gpus; leave"),
+])  # fmt: skip
+def test_what_the_trainer_cannot_be_told_is_refused_before_anything_is_started(tmp_path, args, said):
+    with pytest.raises(ValueError, match=said):
+        fitted(store_of(tmp_path), make_module(step_by_hand, False), trainer_args=args)
+    net = torch.nn.Linear(4, 1)
+    plain = dict(optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loss=torch.nn.L1Loss())
+    with pytest.raises(ValueError, match=said):
+        fitted(store_of(tmp_path / "plain"), net, trainer_args=args, **plain)
 
 
 def test_a_data_module_of_the_programs_own_gives_the_batches(tmp_path):

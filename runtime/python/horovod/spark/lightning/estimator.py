@@ -1,6 +1,8 @@
 """TorchEstimator for LightningModules: its ranks run Lightning's Trainer on their share of a DataFrame."""
 
 import copy
+import importlib
+import inspect
 import types
 import warnings
 from typing import Any, Callable, Dict
@@ -135,6 +137,13 @@ class TorchEstimator(CheckpointedEstimator):
         taken = [name for name in told if name in train.OURS]
         if taken:
             raise ValueError(f"trainer_args: {', '.join(taken)} of the Trainer follow from the estimator; leave them out")
+        trainer = self._trainer_class()
+        unknown = [name for name in told if name not in inspect.signature(trainer).parameters]
+        if unknown:
+            raise ValueError(
+                f"trainer_args: the Trainer of this release of {trainer.__module__.partition('.')[0]} has no {', '.join(unknown)}; "
+                "leave them out, or write what has taken their place"
+            )
         epochs = told.get("max_epochs", 1)
         if not isinstance(epochs, int) or epochs < 1:
             raise ValueError(f"trainer_args: max_epochs must be 1 or more, not {epochs!r}")
@@ -144,6 +153,13 @@ class TorchEstimator(CheckpointedEstimator):
                 f"trainer_args: strategy={strategy!r} is none of {', '.join(train.STRATEGIES)}: the estimator trains with "
                 "DistributedDataParallel over libhvd"
             )
+
+    def _trainer_class(self) -> type:
+        if self._is_plain():
+            from horovod.spark.lightning import legacy
+
+            return legacy.pl.Trainer
+        return importlib.import_module(train.package_of(self.getModel())).Trainer
 
     def _check_rows(self, data: Any, size: int) -> None:
         """A module may log with sync_dist=True, which waits for all ranks, so each of them must have something to validate."""
