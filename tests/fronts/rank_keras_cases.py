@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import warnings
+from unittest import mock
 
 BACKEND = os.environ["KERAS_BACKEND"]
 if BACKEND != "tensorflow":
@@ -18,6 +19,8 @@ from rank_side import raises, report, run_cases
 from sklearn.datasets import load_digits
 
 import horovod.keras as hvd
+from horovod.common.elastic import HostUpdateResult
+from horovod.common.exceptions import HostsUpdatedInterrupt
 from horovod.common.util import is_version_greater_equal_than
 
 hvd.init()
@@ -210,6 +213,22 @@ def case_a_variable_of_each_ranks_own_steps_by_the_sum_of_backward_passes():
         for _ in range(2):
             optimizer.apply([keras.ops.convert_to_tensor(np.full(2, RANK + 1, np.float32))], [variable])
         assert keras.ops.convert_to_numpy(variable)[0] == -2 * (RANK + 1) / (SIZE if scale else 1)
+
+
+def case_a_compiled_step_scales_a_local_gradient_by_the_ranks_that_there_are():
+    optimizer, variable = hvd.DistributedOptimizer(OPTIMIZERS.SGD(1.0)), keras.Variable(np.zeros(2, np.float32))
+    optimizer.register_local_var(variable)
+    optimizer.build([variable])
+    if BACKEND == "tensorflow":
+        step = sys.modules["tensorflow"].function(lambda gradient: optimizer.apply([gradient], [variable]))
+        graph = step.get_concrete_function(keras.ops.ones(2)).graph
+        assert "HorovodSize" in [operation.type for operation in graph.get_operations()], "it is asked when the step runs"
+    elif BACKEND == "jax":
+        programs = sys.modules["horovod.jax._programs"]
+        values = [v.value for v in optimizer.variables]
+        with mock.patch.object(programs, "_depends_on_ranks", False):
+            sys.modules["jax"].make_jaxpr(lambda gradient: optimizer.stateless_apply(values, [gradient], [variable.value]))(np.ones(2, np.float32))
+            assert programs.has_any_that_depends_on_ranks(), "the step is traced again for other ranks"
 
 
 def case_a_state_of_a_loop_that_leaves_the_model_as_it_was():
@@ -495,6 +514,17 @@ def case_an_elastic_state_goes_on_after_a_failed_step():
     fit(alone, X, Y, BATCH * SIZE, epochs=3)
     for got, expected in zip(model.get_weights(), alone.get_weights()):
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
+
+
+def case_training_goes_on_with_the_weights_and_not_their_averages_when_hosts_change():
+    model = make_model()
+    compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.1, use_ema=True)))
+    state = hvd.elastic.KerasState(model, epoch=0)
+    state.on_hosts_updated(1, HostUpdateResult.added)
+    raises(HostsUpdatedInterrupt, fit, model, own(X), own(Y), BATCH, [hvd.elastic.CommitStateCallback(state, batches_per_commit=3)])
+    state.on_reset()
+    for weight, saved in zip(model.get_weights(), state._saved_values):
+        np.testing.assert_array_equal(weight, saved)
 
 
 def case_an_elastic_state_builds_an_optimizer_that_has_not_stepped():

@@ -78,9 +78,17 @@ class KerasState(ObjectState):
         super().save()
 
     def restore(self) -> None:
+        self._set_model()
+        super().restore()
+
+    def reset(self) -> None:
+        # On JAX a fit() that is interrupted ends as others do: with the weights' averages in their place (use_ema).
+        if _backend.NAME == "jax" and self._is_as_saved():
+            self._set_model()
+
+    def _set_model(self) -> None:
         for variable, value in zip(variables_of(self.model, self.optimizer), self._saved_values):
             variable.assign(value)
-        super().restore()
 
     def sync(self) -> None:
         """Gives all ranks the state of the rank that has committed most; only those that do not have it receive it."""

@@ -215,6 +215,10 @@ class State:
     def reset(self) -> None:
         """Resets a state that depends on the number of ranks. Called after the job was joined again."""
 
+    def _is_as_saved(self) -> bool:
+        """Returns whether nothing was trained since it was saved: this rank has left at a commit, or was restored."""
+        return self._standing == _SAVED
+
     def _share(self, send: Callable[[int, ProcessSet], None], among_all: bool = False) -> None:
         """Gives all ranks the state of the one that has committed most, and saves it where it is not saved yet.
 
