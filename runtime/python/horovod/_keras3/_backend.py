@@ -1,19 +1,25 @@
 """The grouped allreduce of the backend that Keras runs on, chosen at import; the only place that knows the backends apart.
 
     grouped_allreduce(tensors, names, op, compression, prescale_factor, postscale_factor, process_set) -> list of tensors
+    scale_local(gradient, process_set) -> the gradient, divided by the number of ranks
 
-It is called where gradients are, in a compiled step on JAX and TensorFlow. `names`: one for each tensor, the same on every rank.
+They are called where gradients are, in a compiled step on JAX and TensorFlow. `names`: one for each tensor, the same on every rank.
 Only the backend in use is imported: TensorFlow is not, on JAX or PyTorch.
 """
 
 import functools
 import warnings
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Tuple
 
 import keras
 
 
-def _for_jax() -> Callable[..., List[Any]]:
+# grouped_allreduce and scale_local
+_Ways = Tuple[Callable[..., List[Any]], Callable[[Any, Any], Any]]
+
+
+def _for_jax() -> _Ways:
+    from horovod.jax import _programs
     from horovod.jax._ops import reduce_leaves
 
     def grouped_allreduce(tensors, names, op, compression, prescale_factor, postscale_factor, process_set):
@@ -22,10 +28,14 @@ def _for_jax() -> Callable[..., List[Any]]:
 
         return reduce_leaves(list(tensors), unique, "keras", op, compression, prescale_factor, postscale_factor, process_set)
 
-    return grouped_allreduce
+    def scale_local(gradient, process_set):
+        _programs.note_dependence()
+        return gradient / process_set.size()
+
+    return grouped_allreduce, scale_local
 
 
-def _for_torch() -> Callable[..., List[Any]]:
+def _for_torch() -> _Ways:
     import torch
 
     from horovod.torch import mpi_ops
@@ -45,7 +55,7 @@ def _for_torch() -> Callable[..., List[Any]]:
         )
         return [compression.decompress(value, context) for value, (_, context) in zip(received, packed)]
 
-    return grouped_allreduce
+    return grouped_allreduce, lambda gradient, process_set: gradient / process_set.size()
 
 
 _has_warned = False
@@ -69,10 +79,10 @@ def _is_done_by_keras() -> bool:
     return True
 
 
-def _for_tensorflow() -> Callable[..., List[Any]]:
-    from horovod.tensorflow._reduce import keras_allreduce
+def _for_tensorflow() -> _Ways:
+    from horovod.tensorflow._reduce import keras_allreduce, scale_local
 
-    return keras_allreduce
+    return keras_allreduce, scale_local
 
 
 def _compression_of(backend: str) -> Any:
@@ -85,7 +95,7 @@ def _compression_of(backend: str) -> Any:
     return Compression
 
 
-def _choose() -> Callable[..., List[Any]]:
+def _choose() -> _Ways:
     choices = {"jax": _for_jax, "torch": _for_torch, "tensorflow": _for_tensorflow}
     if NAME not in choices:
         raise ImportError(
@@ -96,7 +106,7 @@ def _choose() -> Callable[..., List[Any]]:
 
 
 NAME: str = keras.backend.backend()
-grouped_allreduce = _choose()
+grouped_allreduce, scale_local = _choose()
 Compression = _compression_of(NAME)
 
 

@@ -52,7 +52,7 @@ def DistributedOptimizer(
         RuntimeError: keras.distribution is active.
     """
     return distributed(
-        optimizer, name, _backend.reduction(sparse_as_dense), op, compression, gradient_predivide_factor,
+        optimizer, name, _backend.reduction(sparse_as_dense), _backend.scale_local, op, compression, gradient_predivide_factor,
         groups if groups is not None else num_groups, backward_passes_per_step, average_aggregated_gradients, process_set, (),
         scale_local_gradients,
     )  # fmt: skip
@@ -80,7 +80,7 @@ def PartialDistributedOptimizer(
         if not isinstance(layer, keras.layers.Layer):
             raise ValueError(f"local_layers: {type(layer).__name__} is no keras.layers.Layer")
     return distributed(
-        optimizer, name, _backend.reduction(sparse_as_dense), op, compression, gradient_predivide_factor, groups,
+        optimizer, name, _backend.reduction(sparse_as_dense), _backend.scale_local, op, compression, gradient_predivide_factor, groups,
         backward_passes_per_step, average_aggregated_gradients, process_set, unique(layers), scale_local_gradients,
     )  # fmt: skip
 

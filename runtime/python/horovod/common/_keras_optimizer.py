@@ -1,6 +1,7 @@
 """DistributedOptimizer for Keras 3: an optimizer whose class becomes a subclass of it that reduces gradients first.
 
-How a backend reduces is an argument (Settings.grouped_allreduce), so that each front brings its own and imports no other.
+How a backend reduces and scales is an argument (Settings.grouped_allreduce, .scale_local), so that each front brings its own and
+imports no other.
 
 Every backend's trainer hands the gradients of a step to one method, `apply` (JAX within `stateless_apply`), before they are
 clipped and before weights decay. So it is the one that is extended. The object stays what it was, with its state and
@@ -24,12 +25,14 @@ class Settings:
 
     `grouped_allreduce` is (tensors, names, op, compression, prescale_factor, postscale_factor, process_set) -> list of
     tensors. It is called where gradients are, in a compiled step on JAX and TensorFlow. `names` has one for each tensor, the
-    same on every rank.
+    same on every rank. `scale_local` is (gradient, process_set) -> the gradient, divided by the number of ranks. A step that was
+    compiled may outlive a change of that number, which each backend sees in its own way.
     """
 
     def __init__(
         self,
         grouped_allreduce: Callable[..., List[Any]],
+        scale_local: Callable[[Any, ProcessSet], Any],
         op: int,
         compression: Any,
         gradient_predivide_factor: float,
@@ -53,7 +56,7 @@ class Settings:
             )
         if backward_passes_per_step < 1:
             raise ValueError("backward_passes_per_step must be 1 or more")
-        self.grouped_allreduce = grouped_allreduce
+        self.grouped_allreduce, self.scale_local = grouped_allreduce, scale_local
         self.op, self.compression, self.groups, self.process_set = op, compression, groups, process_set
         self.prescale, self.postscale = 1.0 / gradient_predivide_factor, gradient_predivide_factor
         self.passes = backward_passes_per_step
@@ -82,9 +85,14 @@ def _parts_of(places: List[int], variables: Sequence[Any], groups: Any) -> List[
     return [part for part in [*parts, places] if part]
 
 
+def _is_gradient(gradient: Any, variable: Any) -> bool:
+    """Returns False for None, and for a value that a variable is to have."""
+    return gradient is not None and not getattr(variable, "overwrite_with_gradient", False)
+
+
 def _kept(gradient: Any, variable: Any, factor: float) -> Any:
     """Returns a gradient that is not reduced, for the step that Keras makes of it."""
-    if gradient is None or factor == 1.0 or getattr(variable, "overwrite_with_gradient", False):
+    if factor == 1.0 or not _is_gradient(gradient, variable):
         return gradient
     return keras.ops.multiply(gradient, factor)  # this takes IndexedSlices too
 
@@ -96,12 +104,13 @@ def _reduce(settings: Settings, gradients: Sequence[Any], variables: Sequence[An
         return [_kept(gradient, variable, factor) for gradient, variable in zip(gradients, variables)]
     results = list(gradients)
     local = settings.local_ids()
-    local_factor = factor / process_set.size() if settings.scale_local_gradients and local else factor
     places = []
     for i, (gradient, variable) in enumerate(zip(gradients, variables)):
         if id(variable) in local:
-            results[i] = _kept(gradient, variable, local_factor)
-        elif gradient is not None and not getattr(variable, "overwrite_with_gradient", False):
+            results[i] = _kept(gradient, variable, factor)
+            if settings.scale_local_gradients and _is_gradient(gradient, variable):
+                results[i] = settings.scale_local(results[i], process_set)
+        elif _is_gradient(gradient, variable):
             places.append(i)
     postscale = settings.postscale * factor
     for part in _parts_of(places, variables, settings.groups):

@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import _legacy_keras
-from horovod.tensorflow._reduce import Groups, keras_allreduce
+from horovod.tensorflow._reduce import Groups, keras_allreduce, scale_local
 from horovod.tensorflow._which_keras import IS_LEGACY, check_backend
 
 
@@ -41,7 +41,7 @@ def distributed(
     from horovod.common import _keras_optimizer  # needs Keras 3, which legacy Keras does without
 
     return _keras_optimizer.distributed(
-        optimizer, name, functools.partial(keras_allreduce, sparse_as_dense=sparse_as_dense), op, compression,
+        optimizer, name, functools.partial(keras_allreduce, sparse_as_dense=sparse_as_dense), scale_local, op, compression,
         gradient_predivide_factor, groups, backward_passes_per_step, average_aggregated_gradients, process_set, (),
         scale_local_gradients,
     )  # fmt: skip
