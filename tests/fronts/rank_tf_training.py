@@ -386,6 +386,14 @@ def case_with_a_gpu_keras_does_not_compile_steps_that_we_cannot_compile():
         assert model.jit_compile, "what a script asks for is left to it"
         model.compile(tf.keras.optimizers.SGD(0.1), "mse")
         assert model.jit_compile, "a script without us has what Keras decides"
+
+        class OwnStep(tf.keras.Sequential):
+            def train_step(self, data):  # which may have a hvd.DistributedGradientTape
+                raise NotImplementedError
+
+        model_of_own = OwnStep([tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1)])
+        model_of_own.compile("sgd", "mse")
+        assert model_of_own.jit_compile == (SIZE == 1)
         path = str(pathlib.Path(folder, "model.keras"))
         model.save(path)
         assert not hvd_keras.load_model(path).jit_compile

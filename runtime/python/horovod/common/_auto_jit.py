@@ -5,6 +5,8 @@ import inspect
 import warnings
 from typing import Any, Callable, Dict, Sequence, Tuple
 
+from horovod.common.basics import is_initialized, size
+
 
 def _warn(why: str) -> None:
     warnings.warn(
@@ -14,11 +16,18 @@ def _warn(why: str) -> None:
     )
 
 
+def _has_ours(model: Any, optimizer: Any) -> bool:
+    """Whether a model's steps have our operations: its optimizer is ours, or it may be its own train_step that reduces, as a
+    hvd.DistributedGradientTape does."""
+    is_own_step = type(model).train_step.__module__.partition(".")[0] != "keras"
+    return hasattr(optimizer, "_hvd") or (is_own_step and is_initialized() and size() > 1)
+
+
 def decide(
     model: Any, signature: inspect.Signature, args: Sequence[Any], kwargs: Dict[str, Any], why_not: Callable[[], str]
 ) -> Tuple[Sequence[Any], Dict[str, Any]]:
-    """Returns the arguments of a `compile`, with jit_compile=False where one with a hvd.DistributedOptimizer leaves it to Keras
-    and XLA cannot compile.
+    """Returns the arguments of a `compile`, with jit_compile=False where one whose steps have our operations leaves it to
+    Keras and XLA cannot compile.
 
     Args:
         signature: of Keras' compile.
@@ -28,7 +37,7 @@ def decide(
     given = signature.bind(model, *args, **kwargs)
     given.apply_defaults()
     words = given.arguments
-    if words.get("jit_compile") != "auto" or words.get("run_eagerly") or not hasattr(words["optimizer"], "_hvd"):
+    if words.get("jit_compile") != "auto" or words.get("run_eagerly") or not _has_ours(model, words["optimizer"]):
         return args, kwargs
     why = why_not()
     # Some releases of Keras decide it elsewhere, and some compile on CPUs too.
