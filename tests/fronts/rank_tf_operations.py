@@ -506,11 +506,13 @@ def case_compiled_functions_that_ranks_trace_in_other_orders():
         same([b - a, c - b], [64.0 * SIZE] * 2)
 
 
-def case_gradient_of_rows_of_a_reduced_tensor_in_a_compiled_function():
+def case_gradients_in_a_compiled_function():
     if not is_version_greater_equal_than(tf.__version__, "2.19"):
         return
     compiled = tf.function(lambda x: gradient(lambda x: tf.gather(hvd.allreduce(x, op=hvd.Sum), [2, 0, 2]) * (RANK + 1.0), x), jit_compile=True)
     same(compiled(mine()), np.array([1, 0, 2])[:, None] * np.ones((3, 2)) * SIZE * (SIZE + 1) / 2)
+    compiled = tf.function(lambda x: gradient(lambda x: hvd.broadcast(x, SIZE - 1) * (RANK + 1.0), x), jit_compile=True)
+    same(compiled(mine()), np.ones((3, 2)) * (SIZE + 1) / 2 * (RANK == SIZE - 1))
 
 
 def case_autograph_leaves_our_functions_as_they_are():

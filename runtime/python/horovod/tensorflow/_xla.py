@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 import tensorflow as tf
 
 from horovod.common import _abi, _lib
+from horovod.common.basics import rank, restart_limit
 
 _WAY_OUT = "use tf.function(jit_compile=False) for the function that calls it, or model.compile(jit_compile=False)"
 _XLA_TYPES = {
@@ -221,5 +222,18 @@ def grouped_allreduce(
 
 
 def broadcast(tensor: Any, root_rank: int, name: Optional[str], process_set: int) -> Any:
-    """The root's tensor, in a graph that XLA compiles."""
-    return _call([tensor], name or "HorovodBroadcast", _lib.BROADCAST, _lib.SUM, root_rank, 1.0, 1.0, process_set)[0]
+    """The root's tensor, in a graph that XLA compiles. The gradient is the averaged one on the root, zeros elsewhere."""
+    label = name or "HorovodBroadcast"
+
+    @tf.custom_gradient
+    def broadcast_one(value: Any) -> Any:
+        def gradient(upstream: Any) -> Any:
+            if restart_limit():  # the program would take this rank for the one that it was when it was compiled
+                raise not_compiled("gradient of broadcast in an elastic job")
+            dense = tf.convert_to_tensor(upstream)
+            (average,) = grouped_allreduce([dense], label + "_grad", _lib.AVERAGE, 1.0, 1.0, process_set)
+            return average if rank() == root_rank else tf.zeros_like(average)
+
+        return _call([value], label, _lib.BROADCAST, _lib.SUM, root_rank, 1.0, 1.0, process_set)[0], gradient
+
+    return broadcast_one(tensor)
