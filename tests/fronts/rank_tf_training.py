@@ -544,6 +544,21 @@ def case_a_loss_scale_in_an_own_loop_is_the_same_on_all_ranks():
                 check_loss_scale(kind, wraps_scaling, compiled)
 
 
+def case_a_loss_scale_that_rank_0_has_loaded_and_the_others_have_made():
+    if KERAS_3:
+        return
+    scaling, ours = tf.keras.mixed_precision.LossScaleOptimizer, hvd_keras.DistributedOptimizer
+    for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+        model, expected = make_model(), make_model()
+        as_loaded = scaling(ours(kind(0.05)), initial_scale=64)
+        fit(model, as_loaded if RANK == 0 else ours(scaling(kind(0.05), initial_scale=64)), own(INPUTS), own(LABELS), BATCH, epochs=1)
+        fit(expected, kind(0.05), INPUTS, LABELS, BATCH * SIZE, False, epochs=1)
+        check_same_on_ranks(model)
+        near(model, expected)
+    again = scaling(ours(kind(0.05)))
+    assert "already" in raises(ValueError, ours, again)
+
+
 def case_a_loss_scale_in_an_own_loop_with_backward_passes_per_step():
     if KERAS_3:
         return

@@ -182,6 +182,17 @@ def _wrap(optimizer: Any, settings: _Settings) -> Any:
     return _marked(optimizer)
 
 
+def _distributed(optimizer: Any, settings: _Settings) -> Any:
+    """The same object, or the LossScaleOptimizer with the same one inside, whose gradients are reduced from now on. These are then
+    the scaled ones on each rank, as of the model that load_model() gives to some. Of several passes they are not: they
+    would be summed up with different scales."""
+    inner = getattr(optimizer, "inner_optimizer", None)
+    if inner is None or settings.passes > 1:
+        return _wrap(optimizer, settings)
+    object.__setattr__(optimizer, "register_local_var", _wrap(inner, settings).register_local_var)
+    return _marked(optimizer)
+
+
 def _settings(
     optimizer, name, compression, sparse_as_dense, predivide, op, groups, passes, average, process_set, scale, local
 ) -> _Settings:
@@ -189,9 +200,10 @@ def _settings(
         raise ValueError("op: only hvd.Average and hvd.Sum are supported by hvd.DistributedOptimizer for Keras")
     if passes < 1:
         raise ValueError("backward_passes_per_step must be > 0")
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
     # By position, because Keras counts layers' names in each process: rank 0 may have loaded a model that the others have made.
     reduce = make_allreduce_grads(
-        name or f"Distributed{type(optimizer).__name__}", compression, sparse_as_dense, op, predivide, groups, process_set,
+        name or f"Distributed{type(inner).__name__}", compression, sparse_as_dense, op, predivide, groups, process_set,
         by_position=True,
     )  # fmt: skip
     return _Settings(reduce, passes, sparse_as_dense, average, process_set, scale, local)
@@ -220,7 +232,7 @@ def DistributedOptimizer(
         optimizer, name, compression, sparse_as_dense, gradient_predivide_factor, op, groups, backward_passes_per_step,
         average_aggregated_gradients, process_set, scale_local_gradients, (),
     )  # fmt: skip
-    return _wrap(optimizer, settings)
+    return _distributed(optimizer, settings)
 
 
 def PartialDistributedOptimizer(
@@ -245,7 +257,7 @@ def PartialDistributedOptimizer(
         optimizer, name, compression, sparse_as_dense, gradient_predivide_factor, op, groups, backward_passes_per_step,
         average_aggregated_gradients, process_set, scale_local_gradients, local_variables_of(local_layers),
     )  # fmt: skip
-    return _wrap(optimizer, settings)
+    return _distributed(optimizer, settings)
 
 
 def load_model(
