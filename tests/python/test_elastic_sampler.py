@@ -134,6 +134,25 @@ def test_states_of_horovod_and_wrong_samples(monkeypatch):
     assert second.processed_num == 10
 
 
+def test_a_subclass_that_counts_as_horovods_keeps_the_length_of_its_epoch(monkeypatch):
+    ranks = Ranks(monkeypatch, 12)
+    ranks.meet([], 2)
+    first, second = ranks.samplers
+    order = list(first.remaining_indices)
+    for _ in range(2):
+        first.processed_num += 2 * first.num_replicas
+        assert len(first) == 6 and first.remaining_indices == order
+    assert first.processed_num == 8
+    second.load_state_dict(first.state_dict())
+    first.reset()
+    assert first.remaining_indices == second.remaining_indices == order[8:] and first.processed_num == 8
+    first.record_batch(0, 1)
+    assert first.processed_num == 10
+    first.processed_num = 0
+    first.reset()
+    assert first.remaining_indices == order and first.processed_num == 0
+
+
 def test_a_script_that_begins_no_epoch_is_told_when_it_gets_no_samples(monkeypatch):
     ranks = Ranks(monkeypatch, 4)
     ranks.meet([], 1)

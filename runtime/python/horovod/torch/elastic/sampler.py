@@ -74,6 +74,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.total_size = 0
         self._order: Tuple[Any, List[int]] = (None, [])  # all samples as the epoch has them, and what they are made of
         self._divisions: List[Division] = []  # the earlier ones of this epoch
+        self._added = 0  # what a script has added to processed_num, or taken off
         self._count = 0  # what this rank has processed of its samples in the present one
         self._told = [0]  # what each rank had processed of them when it last told
         self._empty_passes = 0  # passes over no samples since the epoch began
@@ -83,12 +84,13 @@ class ElasticSampler(torch.utils.data.Sampler):
     def processed_num(self) -> int:
         """How many samples of the epoch all ranks have processed; between two commits, if all work equally fast."""
         now = self._division().processed(len(self.remaining_indices))
-        return len(self.dataset) - len(self.remaining_indices) + now
+        return len(self.dataset) - len(self.remaining_indices) + now + self._added
 
     @processed_num.setter
     def processed_num(self, count: int) -> None:
-        """So many of the epoch's samples, in its order, are processed."""
-        self.load_state_dict({"epoch": self.epoch, "processed_num": count})
+        """So many of the epoch's samples, in its order, are processed. As in Horovod, `reset` takes them out: a subclass may set it
+        after each batch, in an epoch whose length stays."""
+        self._added += count - self.processed_num
 
     def set_epoch(self, epoch: int) -> None:
         """Begins an epoch, of which no sample was seen yet."""
@@ -153,7 +155,7 @@ class ElasticSampler(torch.utils.data.Sampler):
             self.rank = rank()
         self.num_samples = math.ceil(len(indices) / self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
-        self._count, self._told = 0, [0] * self.num_replicas
+        self._added, self._count, self._told = 0, 0, [0] * self.num_replicas
 
     def _all(self) -> List[int]:
         """Returns the epoch's samples in their order. It is kept, because a restart needs it more than once."""
@@ -171,7 +173,9 @@ class ElasticSampler(torch.utils.data.Sampler):
         return Division(tuple(min(max(told + since, 0), self.num_samples) for told in self._told))
 
     def _closed(self) -> List[Division]:
-        """Returns all divisions of which something was processed."""
+        """Returns all divisions of which something was processed; one of one rank for what a script has set."""
+        if self._added:
+            return [Division((self.processed_num,))]
         now = self._division()
         return [*self._divisions, now] if any(now.counts) else list(self._divisions)
 
