@@ -11,7 +11,7 @@ from horovod.common._exports import *
 from horovod.common._keras_optimizer import is_distributed
 from horovod.common.util import choose_op as _choose_op
 from horovod._keras3 import _h5, callbacks, elastic
-from horovod._keras3._backend import Compression
+from horovod._keras3._backend import Compression, init, shutdown  # noqa: F401  (two in place of those that every front has)
 from horovod._keras3._backend import why_not_compiled as _why_not_compiled
 from horovod._keras3._optimizer import DistributedOptimizer, PartialDistributedOptimizer, steps_for_all
 from horovod._keras3._variables import broadcast_variables

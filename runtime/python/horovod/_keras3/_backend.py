@@ -108,6 +108,10 @@ def _choose() -> _Ways:
 NAME: str = keras.backend.backend()
 grouped_allreduce, scale_local = _choose()
 Compression = _compression_of(NAME)
+if NAME == "jax":  # where programs may still run that other ranks count on when this one leaves the job
+    from horovod.jax import init, shutdown
+else:
+    from horovod.common.basics import init, shutdown  # noqa: F401
 
 
 def reduction(sparse_as_dense: bool) -> Callable[..., List[Any]]:
