@@ -227,7 +227,8 @@ def case_a_compiled_step_scales_a_local_gradient_by_the_ranks_that_there_are():
         programs = sys.modules["horovod.jax._programs"]
         values = [v.value for v in optimizer.variables]
         with mock.patch.object(programs, "_depends_on_ranks", False):
-            sys.modules["jax"].make_jaxpr(lambda gradient: optimizer.stateless_apply(values, [gradient], [variable.value]))(np.ones(2, np.float32))
+            step = lambda gradient: optimizer.stateless_apply(values, [gradient], [variable.value])
+            sys.modules["jax"].make_jaxpr(step)(np.ones(2, np.float32))
             assert programs.has_any_that_depends_on_ranks(), "the step is traced again for other ranks"
 
 

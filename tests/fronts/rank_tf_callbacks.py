@@ -7,7 +7,7 @@ import lean_imports  # noqa: F401  (first)
 import numpy as np
 import tensorflow as tf
 from rank_side import raises, run_cases
-from tf_model import BATCH, INPUTS, KERAS_3, LABELS, RANK, ROWS, SIZE, check_same_on_ranks, make_model, near, own
+from tf_model import BATCH, INPUTS, KERAS_3, LABELS, RANK, ROWS, SIZE, check_same_on_ranks, fit, make_model, near, own
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
@@ -36,6 +36,21 @@ def compiled_model(**options):
     optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
     model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), **options)
     return model
+
+
+def case_a_loss_scale_that_rank_0_has_loaded_and_the_others_have_made():
+    if KERAS_3:
+        return
+    scaling, ours = tf.keras.mixed_precision.LossScaleOptimizer, hvd_keras.DistributedOptimizer
+    for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+        model, expected = make_model(), make_model()
+        as_loaded = scaling(ours(kind(0.05)), initial_scale=64)
+        fit(model, as_loaded if RANK == 0 else ours(scaling(kind(0.05), initial_scale=64)), own(INPUTS), own(LABELS), BATCH, epochs=1)
+        fit(expected, kind(0.05), INPUTS, LABELS, BATCH * SIZE, False, epochs=1)
+        check_same_on_ranks(model)
+        near(model, expected)
+    again = scaling(ours(kind(0.05)))
+    assert "already" in raises(ValueError, ours, again)
 
 
 def case_variables_that_each_rank_keeps_to_itself_are_not_broadcast():
