@@ -102,6 +102,20 @@ std::size_t name_size(std::string_view text) {
   return text.size();
 }
 
+// Refuses "node1 slots=4", which is a line of a host file, and says how an entry has its slots.
+Result<void> check_no_file_line(std::string_view entry, const std::string& where) {
+  constexpr std::string_view kKey = "slots=";
+  const auto blank = entry.find_first_of(" \t");
+  const std::string_view rest = trimmed(entry.substr(std::min(blank, entry.size())));
+  if (!rest.starts_with(kKey)) {
+    return {};
+  }
+  const std::string_view slots = rest.substr(kKey.size());
+  return bad(where,
+             "'" + shown_text(entry) + "' is a line of a host file, whose slots stand here behind a ':', as in " +
+                 shown_text(entry.substr(0, blank)) + ":" + shown_text(slots.substr(0, slots.find_first_of(" \t"))));
+}
+
 Result<std::vector<std::string>> parse_names(std::string_view text, const std::string& where) {
   if (!text.empty() && text.front() == '[') {
     const auto close = text.find(']');
@@ -130,6 +144,7 @@ Result<std::vector<std::string>> parse_names(std::string_view text, const std::s
 }  // namespace
 
 Result<HostList> parse_host_entry(std::string_view entry, const std::string& where) {
+  HVD_TRY(check_no_file_line(entry, where));
   HostSpec spec;
   std::string_view rest = entry;
   if (const auto at = gpus_at(rest); at != std::string_view::npos) {

@@ -92,6 +92,11 @@ TEST_CASE("a bad host list is refused with its column") {
   CHECK(error_of("[::1").find("without ']'") != std::string::npos);
   CHECK(error_of("[::1]4").find("expected ':slots'") != std::string::npos);
   CHECK(error_of("a:99999999999999").find("number of slots") != std::string::npos);
+  CHECK(error_of("b, a slots=4")
+            .find("column 4: 'a slots=4' is a line of a host file, whose slots stand here behind a "
+                  "':', as in a:4;") != std::string::npos);
+  CHECK(error_of("a:2222\tslots=4 max_slots=8").find("as in a:2222:4;") != std::string::npos);
+  CHECK(error_of("a b=4").find("expected a host name, found 'a b=4'") != std::string::npos);
 }
 
 TEST_CASE("a name that a program would take for an option or a shell for a command is refused") {
