@@ -7,6 +7,18 @@
 namespace hvd::launch {
 namespace {
 
+// Returns a text as it is, and a list of words as the arguments that read_arguments() reads as them.
+std::string words_of(const DocValue* value) {
+  if (value == nullptr) {
+    return "";
+  }
+  std::string text = value->kind == DocValue::Kind::kText ? value->text : "";
+  for (const DocValue& word : value->items) {
+    add_to_list(text, argument_of(word.text), " ");
+  }
+  return text;
+}
+
 // NativeForm reads one job file in our own, short form.
 class NativeForm {
  public:
@@ -36,15 +48,14 @@ Result<Tool> NativeForm::read_tool() const {
   tool.process_count = number_of(root_, "processCount");
   tool.script = program_of(root_, "script");
   tool.interpreter = program_of(root_, "python");
-  tool.command_line = text_of(root_, "command");
+  tool.command_line = words_of(command);
+  if (command != nullptr && command->kind == DocValue::Kind::kList) {
+    HVD_TRY_ASSIGN(const ArgumentWords words, read_arguments(tool.command_line));
+    tool.command_line = words.shell_text;
+  }
   tool.kind = Toolkit::kHorovod;
   HVD_TRY(reader_.check_starts_something(tool));
-  if (const DocValue* args = root_.find("args"); args != nullptr) {
-    tool.args = args->kind == DocValue::Kind::kText ? args->text : "";
-    for (const DocValue& word : args->items) {
-      tool.args += (tool.args.empty() ? "" : " ") + argument_of(word.text);
-    }
-  }
+  tool.args = words_of(root_.find("args"));
   if (command != nullptr && (root_.find("args") != nullptr || root_.find("python") != nullptr)) {
     return reader_.refuse(command->at, "'args' and 'python' go with 'script'; write them into 'command'");
   }

@@ -20,7 +20,7 @@ constexpr std::array kFields = {
           nullptr, 1, 100'000},
     Field{"processCount", Type::kInteger, "ranks on all of them; default: nodeCount", false, nullptr, 1, 1'000'000},
     Field{"script", Type::kText, "Python script that every rank runs"},
-    Field{"command", Type::kText, "shell text that every rank runs, in place of a script"},
+    Field{"command", Type::kTexts, "shell text that every rank runs, in place of a script, or a list of words"},
     Field{"args", Type::kTexts, "arguments of the script, as shell text or as a list of words"},
     Field{"python", Type::kText, "Python interpreter; default: python, or python3 where that is not there"},
     Field{"env", Type::kVariables, "environment variables; without a value: as in hvdrun's own environment"},

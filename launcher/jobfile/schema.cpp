@@ -143,7 +143,10 @@ class Checker {
 
   Result<void> check_list(const DocValue& value, const Field& field) {
     if (value.kind != Kind::kList) {
-      return wrong(value, field, field.type == Field::Type::kMaps ? "a list" : "text or a list of texts");
+      return wrong(value, field,
+                   field.type == Field::Type::kMaps ? "a list"
+                   : is_scalar(value)               ? "text in quotes, or a list of texts"
+                                                    : "text or a list of texts");
     }
     for (const DocValue& item : value.items) {
       if (field.type == Field::Type::kMaps) {

@@ -13,8 +13,11 @@
 namespace hvd::launch::jobfile_test {
 
 TEST_CASE("a wrong type, a missing key and a misspelt one each name their place") {
-  CHECK(refusal_of("command: [1]\n") == "job.yaml:1:10: command: expected text, found a list");
-  CHECK(refusal_of("command: 5\n") == "job.yaml:1:10: command: expected text; write it in quotes, found 5");
+  CHECK(refusal_of("prepare: [1]\n") == "job.yaml:1:10: prepare: expected text, found a list");
+  CHECK(refusal_of("prepare: 5\n") == "job.yaml:1:10: prepare: expected text; write it in quotes, found 5");
+  CHECK(refusal_of("command: 5\n") == "job.yaml:1:10: command: expected text in quotes, or a list of texts, found 5");
+  CHECK(refusal_of("command: [[x]]\n") == "job.yaml:1:11: command: expected a list of texts, found a list");
+  CHECK(refusal_of("command: []\n") == "job.yaml:1:10: the script or command is empty; say what to start");
   CHECK(refusal_of("nodeCount: 1.0\ncommand: x\n").starts_with("job.yaml:1:12: nodeCount: expected a whole number"));
   CHECK(refusal_of("nodeCount: '2'\ncommand: x\n") ==
         "job.yaml:1:12: nodeCount: expected a whole number from 1 to 100000, without quotes, found the text '2'");
@@ -184,6 +187,13 @@ TEST_CASE("durations are read in all the forms that files have") {
        {"", "x", "-1", "0", "1:2", "1:99:00", "P", "PT", "P1M", "7d x", "1e9999", "nan", "1:00:00x"}) {
     CHECK_MESSAGE(seconds(bad) == -1, bad);
   }
+}
+
+TEST_CASE("a command is shell text, or the words of a program and its arguments") {
+  CHECK(job_of("command: python -c 'print(1)'\n").tool.command_line == "python -c 'print(1)'");
+  CHECK(job_of("command: [python, train.py, --lr, 0.1]\n").tool.command_line == "python train.py --lr 0.1");
+  CHECK(job_of("command: [sh, -c, 'a \"b\"; c', $DIR/x]\n").tool.command_line ==
+        "sh -c 'a ''\"'b'\"''; c' \"${DIR-}\"/x");
 }
 
 TEST_CASE("words of a file have any case, and are kept in one") {
