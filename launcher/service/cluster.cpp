@@ -299,6 +299,9 @@ Result<LoadedCluster> parse_cluster(std::string_view text, const std::string& fi
   LoadedCluster loaded;
   HVD_TRY(check_encoding(root, file));
   HVD_TRY(check(root, kCluster, file, loaded.notices));
+  for (std::string& notice : loaded.notices) {
+    notice += notice.ends_with('?') ? "" : "; hvdrun help clusters shows those that do";
+  }
   HVD_TRY_ASSIGN(loaded.cluster, ClusterReader(file).read(root));
   loaded.cluster.name = name;
   return loaded;

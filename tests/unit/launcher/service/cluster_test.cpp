@@ -50,6 +50,15 @@ TEST_CASE(
            .ok());
 }
 
+TEST_CASE("a key that a cluster's file does not have is told with the one that was meant, or with where all are") {
+  const auto told = [](const std::string& text) { return parse_cluster(text, "c.yaml", "lab").value().notices; };
+  CHECK(
+      told("hosts: a\nssh: {port: 22}\n") ==
+      Notices{"c.yaml:2:1: the key 'ssh' means nothing in a cluster's file; hvdrun help clusters shows those that do"});
+  CHECK(told("hosts: a\nmounst: {x: /x}\n") ==
+        Notices{"c.yaml:2:1: the key 'mounst' means nothing in a cluster's file; did you mean 'mounts'?"});
+}
+
 TEST_CASE("Batch AI's own file of a cluster is named as one") {
   const auto loaded =
       parse_cluster(R"({"properties": {"vmSize": "STANDARD_NC6", "scaleSettings": {}}})", "c.json", "lab");
