@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -78,6 +79,15 @@ std::string first_line_of_file(const std::string& path) {
   std::string text = text_of_file(path);
   text.resize(std::min(text.find('\n'), text.size()));
   return text;
+}
+
+bool resize_file(int fd, std::size_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    errno = EFBIG;
+    return false;
+  }
+  return ::ftruncate(fd, static_cast<off_t>(bytes)) == 0;
 }
 
 Result<Fd> duplicate(int fd) {

@@ -56,6 +56,9 @@ Result<void> set_nonblocking(int fd, bool nonblocking = true);
 std::string text_of_file(const std::string& path);
 // Returns its first line, without the end of the line.
 std::string first_line_of_file(const std::string& path);
+// Makes a file longer, or shorter, as ftruncate() does. Beyond ulimit -f it fails with EFBIG and without SIGXFSZ, by
+// which a program would die. Returns false with errno set.
+[[nodiscard]] bool resize_file(int fd, std::size_t bytes);
 // Makes a second descriptor for the same open file, close-on-exec.
 Result<Fd> duplicate(int fd);
 

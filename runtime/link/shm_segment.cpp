@@ -189,7 +189,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::create(int local_size, std::size
   }
   const std::size_t arena_bytes = possible_arena_bytes(bytes, local_size);
   const std::size_t all_bytes = bytes + arena_bytes * static_cast<std::size_t>(local_size);
-  if (::ftruncate(memory.get(), static_cast<off_t>(all_bytes)) != 0) {
+  if (!resize_file(memory.get(), all_bytes)) {
     if (errno == EFBIG) {
       return Error(Code::kResource, "the memory that this host's ranks share needs " + std::to_string(all_bytes) +
                                         " bytes, and files here are limited to fewer; raise ulimit -f");

@@ -1,7 +1,6 @@
 #include "runtime/observe/activity.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <new>
@@ -22,7 +21,7 @@ void put(std::array<char, size>& to, std::string_view text) {
 }  // namespace
 
 Activity::Activity(int rank) : memory_(::memfd_create(ActivityPage::kFileName, MFD_CLOEXEC)) {
-  if (memory_.is_open() && ::ftruncate(memory_.get(), sizeof(ActivityPage)) == 0) {
+  if (memory_.is_open() && resize_file(memory_.get(), sizeof(ActivityPage))) {
     void* memory = ::mmap(nullptr, sizeof(ActivityPage), PROT_READ | PROT_WRITE, MAP_SHARED, memory_.get(), 0);
     if (memory != MAP_FAILED) {
       page_ = new (memory) ActivityPage;

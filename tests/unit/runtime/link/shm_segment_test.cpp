@@ -112,7 +112,7 @@ TEST_CASE("the other end's end is an error when the memory is waited for") {
 TEST_CASE("a limit of files' sizes that is too low for the memory is named") {
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const auto handler = ::signal(SIGXFSZ, SIG_DFL);  // it would end the process
   const rlimit low{4096, before.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &low) == 0);
   const auto made = ShmSegment::create(2, 1U << 20U);

@@ -1,6 +1,9 @@
 // runtime/observe/counters and ticks.
 #include "runtime/observe/counters.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -62,6 +65,19 @@ TEST_CASE("ticks are time") {
   CHECK(seconds(first, last) >= took.count() * 0.95);
   CHECK(seconds(inner_first, inner_last) <= took.count() * 1.05);
   CHECK(ticks_between(last, first) == 0);
+}
+
+TEST_CASE("a rank counts also where ulimit -f leaves no room for the page that others read") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_DFL);  // it would end the process
+  const rlimit low{1, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &low) == 0);
+  Counters counters(3);
+  CHECK(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  ::signal(SIGXFSZ, handler);
+  counters.of(0)->add({OpKind::kAllreduce, 2, 8, 1, 1, 1, 0, 0, 0});
+  CHECK(counters.of(0)->read(1).operations == 2);
 }
 
 }  // namespace hvd::counters_test
