@@ -25,20 +25,23 @@ Result<void> check_submission(const Submission& what) {
   return {};
 }
 
-// The error of an operation that threw. It ends the job: the others wait for this rank's part of the operation, and
-// nothing else reaches them.
-Error error_of(const std::exception& thrown) {
+constexpr const char* kWhileOperating = "while an operation was carried out";
+constexpr const char* kWhileTurning = "while the rank acted on what it was told";
+
+// The error of what threw. It ends the job: the others wait for this rank's part of an operation, or for its answer,
+// and nothing else reaches them.
+Error error_of(const std::exception& thrown, const char* when) {
   if (dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr) {
-    return {Code::kResource, "out of memory while an operation was carried out"};
+    return {Code::kResource, std::string("out of memory ") + when};
   }
-  return {Code::kSystem, std::string("while an operation was carried out: ") + thrown.what()};
+  return {Code::kSystem, std::string(when) + ": " + thrown.what()};
 }
 
 Result<bool> run_quick(QuickPath& path, const QuickOp& op) {
   try {
     return path.try_run(op);
   } catch (const std::exception& thrown) {
-    return error_of(thrown);
+    return error_of(thrown, kWhileOperating);
   }
 }
 
@@ -241,9 +244,19 @@ void EngineCore::advance() {
     try {
       runner_->run(running_);
     } catch (const std::exception& thrown) {
-      end_for(error_of(thrown), parts_.map.rank);
+      end_for(error_of(thrown, kWhileOperating), parts_.map.rank);
     }
   }
+}
+
+bool EngineCore::outlives(const std::exception& thrown) {
+  const Error why = error_of(thrown, kWhileTurning);
+  if (ending_->is_over()) {
+    ending_->fail_loop(why);
+    return false;
+  }
+  end_for(why, parts_.map.rank);
+  return true;
 }
 
 Result<void> EngineCore::check() {

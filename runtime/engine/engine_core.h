@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -77,6 +78,9 @@ class EngineCore final : public Interrupt {
   [[nodiscard]] bool is_finished() const { return ending_->is_finished(); }
   // The loop has failed.
   void fail_loop(const Error& cause) { ending_->fail_loop(cause); }
+  // A handler has thrown, as where there is no memory: ends the job for it. False: the job was ending already, and the
+  // engine cannot go on.
+  [[nodiscard]] bool outlives(const std::exception& thrown);
   [[nodiscard]] EventLoop& loop() { return *loop_; }
   // True if a peer can be heard only through the loop.
   [[nodiscard]] bool needs_loop() const { return source_->channel().needs_loop(); }

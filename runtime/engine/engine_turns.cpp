@@ -1,6 +1,7 @@
 #include "runtime/engine/engine_turns.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "runtime/base/machine.h"
 #include "runtime/link/shm_segment.h"
@@ -45,11 +46,21 @@ void EngineTurns::run() {
       wait_for_turn();
       continue;
     }
-    core_.stay_awake();
-    const bool is_turning = turn_once().ok();
-    if (!is_turning || core_.is_finished()) {
-      lock_->release();
+    const std::optional<Rest> rest = keep();
+    lock_->release();
+    if (!rest) {
       return;
+    }
+    lock_->sleep(rest->fd, rest->timeout_ms);
+  }
+}
+
+// The keeper's turn, while it has the lock. It returns nothing after the last one.
+std::optional<EngineTurns::Rest> EngineTurns::keep() {
+  try {
+    core_.stay_awake();
+    if (!turn_once().ok() || core_.is_finished()) {
+      return std::nullopt;
     }
     const bool dozes = lock_->was_driven() && core_.is_idle();
     const bool sleeps =
@@ -61,8 +72,9 @@ void EngineTurns::run() {
     } else if (timeout_ms != 0) {
       core_.note_sleep();
     }
-    lock_->release();
-    lock_->sleep(fd, timeout_ms);
+    return Rest{fd, timeout_ms};
+  } catch (const std::exception& thrown) {
+    return core_.outlives(thrown) ? std::optional(Rest{core_.queue().fd(), 0}) : std::nullopt;
   }
 }
 
@@ -84,26 +96,39 @@ void EngineTurns::wait(const Completion& completion, const std::optional<Deadlin
   if (completion.is_done()) {
     return;
   }
-  if (!lock_->try_take()) {
-    rouse();
-    core_.note_sleep();
-    if (until) {
-      completion.wait_until(*until);
-    } else {
-      static_cast<void>(completion.wait());
+  if (lock_->try_take()) {
+    if (drive_once(completion, until)) {
+      return;
     }
-    return;
+  } else {
+    rouse();
   }
-  // The destructor releases the lock also if a step throws.
+  core_.note_sleep();
+  if (until) {
+    completion.wait_until(*until);
+  } else {
+    static_cast<void>(completion.wait());
+  }
+}
+
+// Runs the engine while this thread has the lock. False: something threw, and the keeper does the rest.
+bool EngineTurns::drive_once(const Completion& completion, const std::optional<Deadline>& until) {
+  // The destructor releases the lock whatever throws.
   struct Drive {
     EngineTurns& turns;
     Drive(const Drive&) = delete;
     Drive& operator=(const Drive&) = delete;
     explicit Drive(EngineTurns& driven) : turns(driven) {}
     ~Drive() { turns.let_go(); }
-  } drive_once(*this);
-  core_.stay_awake();
-  drive(completion, until);
+  } held(*this);
+  try {
+    core_.stay_awake();
+    drive(completion, until);
+    return true;
+  } catch (const std::exception& thrown) {
+    static_cast<void>(core_.outlives(thrown));
+    return false;
+  }
 }
 
 // A driver releases the lock. Work that is left, or comes later, is the keeper's.

@@ -28,8 +28,16 @@ class EngineTurns {
   void wake();
 
  private:
+  // How the keeper sleeps: until the descriptor is readable or the time has passed.
+  struct Rest {
+    int fd = -1;
+    int timeout_ms = 0;
+  };
+
   EngineTurns(EngineCore& core, std::unique_ptr<TurnLock> lock);
+  std::optional<Rest> keep();
   void wait_for_turn();
+  [[nodiscard]] bool drive_once(const Completion& completion, const std::optional<Deadline>& until);
   void drive(const Completion& completion, const std::optional<Deadline>& until);
   void let_go();
   Result<void> turn_once();

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -102,6 +103,29 @@ class ForgetfulMaker final : public BackendMaker {
     return std::unique_ptr<Backend>(std::make_unique<ForgetfulBackend>(mesh.map().rank));
   }
   [[nodiscard]] bool keeps_quick_path() const override { return false; }
+};
+
+// ForgetfulStore has no memory for the first notice.
+class ForgetfulStore final : public Store {
+ public:
+  ForgetfulStore(std::shared_ptr<MemoryHub> hub, int rank) : store_(std::move(hub), rank) {}
+  Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,
+                                                  Interrupt& interrupt) override {
+    return store_.exchange_while(key, value, deadline, interrupt);
+  }
+  [[nodiscard]] const JobSecret& secret() const override { return store_.secret(); }
+  [[nodiscard]] int notice_fd() const override { return store_.notice_fd(); }
+  std::optional<Notice> poll_notice() override {
+    const auto notice = store_.poll_notice();
+    if (notice && !std::exchange(has_thrown_, true)) {
+      throw std::bad_alloc();
+    }
+    return notice;
+  }
+
+ private:
+  MemoryStore store_;
+  bool has_thrown_ = false;
 };
 
 // Waits until the engine threads have settled: until two samples 300 ms apart are the same.
@@ -292,6 +316,53 @@ TEST_CASE("a rank that has no memory for an operation ends the job by its number
     CHECK(got.status != HVD_OK);
     CHECK(got.error.find("rank 1: out of memory") != std::string::npos);
   });
+}
+
+TEST_CASE("a rank that has no memory for a message ends the job by its number, whichever thread runs its engine") {
+  for (const bool drives : {false, true}) {
+    CAPTURE(drives);
+    const auto hub = MemoryHub::create(2, make_secret(1)).value();
+    ScratchDir scratch;
+    std::barrier<> all(2);
+    on_all(2, [&](int rank) {
+      Config config;
+      config.map = map_of({2}, rank);
+      config.engine.mesh.node_address = "127.0.0.1";
+      config.engine.mesh.scratch_dir = scratch.path();
+      config.log_level = LogLevel::kError;
+      auto made = make_context(std::move(config), std::make_unique<ForgetfulStore>(hub, rank));
+      REQUIRE(made.ok());
+      const std::unique_ptr<hvd_ctx> ctx = std::move(made).value();
+      FloatOp op("of rank " + std::to_string(rank), 4, 1.0F);
+      REQUIRE(op.start(ctx.get()).status == HVD_OK);
+      const auto check_end = [&] {
+        const Outcome got = op.wait(ctx.get());
+        CHECK(got.status != HVD_OK);
+        CHECK(got.says("rank 1: out of memory while the rank acted on what it was told"));
+      };
+      std::atomic<pid_t> waiting = 0;
+      std::thread driver([&] {
+        if (drives) {
+          waiting = static_cast<pid_t>(::syscall(SYS_gettid));
+          check_end();
+        }
+      });
+      CHECK((!drives || is_asleep(waiting)));
+      all.arrive_and_wait();  // both have begun, and each waits for the other one
+      if (rank == 1) {
+        hub->notify(rank, "it is not heard");
+      }
+      driver.join();
+      if (!drives) {
+        const Deadline deadline = test_deadline();
+        for (std::int32_t done = 0; done == 0 && !deadline.has_passed(); std::this_thread::yield()) {
+          static_cast<void>(hvd_poll(ctx.get(), op.handle, &done));
+        }
+        check_end();
+      }
+      all.arrive_and_wait();
+    });
+  }
 }
 
 TEST_CASE("jobs come and go without leaving descriptors") {
