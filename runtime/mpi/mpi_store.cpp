@@ -33,6 +33,12 @@ class ExchangeInterrupt final : public Interrupt {
   Interrupt& engine_;
 };
 
+// Returns the mark of this thread. The system gives a thread's id to a later one, but not a mark that somebody keeps.
+std::shared_ptr<const char> own_thread() {
+  thread_local const std::shared_ptr<const char> mark = std::make_shared<char>();
+  return mark;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> gather_texts(MpiComm& comm, const std::string& own, Interrupt& interrupt) {
@@ -75,7 +81,7 @@ MpiStore::MpiStore(std::shared_ptr<MpiComm> comm, const JobSecret& secret, std::
       secret_(secret),
       news_(std::move(news)),
       launcher_ranks_(std::move(launcher_ranks)),
-      maker_(std::this_thread::get_id()) {}
+      maker_(own_thread()) {}
 
 FailureNews MpiStore::for_launcher(FailureNews news) const {
   if (news.by >= 0 && static_cast<std::size_t>(news.by) < launcher_ranks_.size()) {
@@ -87,7 +93,7 @@ FailureNews MpiStore::for_launcher(FailureNews news) const {
 Result<std::vector<std::string>> MpiStore::exchange_while(const std::string& key, const std::string& value,
                                                           Deadline deadline, Interrupt& interrupt) {
   const MpiThreads threads = MpiProcess::instance().threads();
-  if (threads < MpiThreads::kSerialized && std::this_thread::get_id() != maker_) {
+  if (threads < MpiThreads::kSerialized && own_thread() != maker_) {
     return Error(Code::kInvalid, std::string("the program has started MPI with ") + name_of(threads) +
                                      ", and a process set needs MPI_THREAD_SERIALIZED or more; start it with that, or "
                                      "leave it to hvd.init()");

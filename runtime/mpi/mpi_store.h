@@ -7,7 +7,6 @@
 
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "runtime/mpi/mpi_comm.h"
@@ -45,7 +44,7 @@ class MpiStore final : public Store {
   const JobSecret secret_;
   std::unique_ptr<Store> news_;
   const std::vector<int> launcher_ranks_;
-  const std::thread::id maker_;  // the thread that joined; the system may give its id to a later thread
+  const std::shared_ptr<const char> maker_;  // the thread that joined
 };
 
 // Returns the texts of all ranks of `comm`, in their order; all call at the same time.
