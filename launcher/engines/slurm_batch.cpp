@@ -42,20 +42,28 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 // One record follows one job, and submit returns when Slurm has it.
-Result<void> check_option(const std::string& option) {
-  const std::string_view name = std::string_view(option).substr(0, option.find('='));
-  const std::string_view letter = std::string_view(option).substr(0, 2);
+Result<void> check_option(std::string_view option) {
+  const std::string_view name = option.substr(0, option.find('='));
+  const std::string_view letter = option.substr(0, 2);
+  const std::string shown(option);
   if (name == "--array" || letter == "-a") {
-    return Error(Code::kInvalid, option + " makes several jobs of one, which hvdrun cannot follow: give sbatch the " +
+    return Error(Code::kInvalid, shown + " makes several jobs of one, which hvdrun cannot follow: give sbatch the " +
                                      "script that hvdrun plan shows, or submit them one by one");
   }
   if (name == "--wait" || letter == "-W") {
-    return Error(Code::kInvalid, option + " is for sbatch itself: hvdrun wait waits for a job");
+    return Error(Code::kInvalid, shown + " is for sbatch itself: hvdrun wait waits for a job");
   }
   if (name == "--clusters" || name == "--cluster" || letter == "-M") {
-    return Error(Code::kInvalid, option +
-                                     " gives the job to another cluster, which hvdrun does not follow; submit it " +
+    return Error(Code::kInvalid, shown + " gives the job to another cluster, which hvdrun does not follow; submit it " +
                                      "on a machine of that cluster");
+  }
+  return {};
+}
+
+// Slurm reads a line of a script as words: "--partition=gpu --array=0-3" are two options. What is in quotes is a value.
+Result<void> check_line(const std::string& options) {
+  for (const std::string_view word : split(std::string_view(options).substr(0, options.find_first_of("'\"")), ' ')) {
+    HVD_TRY(check_option(word));
   }
   return {};
 }
@@ -114,7 +122,7 @@ Result<std::string> batch_script(const SlurmBatch& batch) {
   HVD_TRY_ASSIGN(const std::string output, path_line("--output", batch.output));
   script += cwd + output;
   for (const std::string& option : batch.options) {  // the last of two equal options counts
-    HVD_TRY(check_option(option));
+    HVD_TRY(check_line(option));
     HVD_TRY(add(option));
   }
   script += "exec";

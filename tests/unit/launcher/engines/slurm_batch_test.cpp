@@ -58,11 +58,11 @@ TEST_CASE("what cannot stand in a script is refused") {
   CHECK(batch_script(job).error().message().find("is no option of sbatch on one line") != std::string::npos);
   job.options = {"partition=gpu"};
   CHECK(batch_script(job).error().message().find("--sbatch=--partition=gpu") != std::string::npos);
-  for (const char* option : {"--array=0-3", "--array", "-a0-3"}) {
+  for (const char* option : {"--array=0-3", "--array", "-a0-3", "--array 0-3", "-p gpu -a 0-3"}) {
     job.options = {option};
     CHECK(batch_script(job).error().message().find("makes several jobs of one") != std::string::npos);
   }
-  for (const char* option : {"--clusters=b", "-Mb"}) {
+  for (const char* option : {"--clusters=b", "-Mb", "--qos=high --clusters b"}) {
     job.options = {option};
     CHECK(batch_script(job).error().message().find("gives the job to another cluster") != std::string::npos);
   }
@@ -70,6 +70,8 @@ TEST_CASE("what cannot stand in a script is refused") {
     job.options = {option};
     CHECK(batch_script(job).error().message().find("hvdrun wait waits for a job") != std::string::npos);
   }
+  job.options = {"--partition=gpu --comment='as -a says'"};
+  CHECK(batch_script(job).ok());
   job = batch();
   job.cwd = "/home/\"x";
   CHECK(batch_script(job).error().message().find("cannot stand in a script") != std::string::npos);
