@@ -93,6 +93,9 @@ struct Gpus {
 
 Gpus gpus_in(const std::vector<std::string>& environment, const char* name) {
   const std::string text = value_in(environment, name);
+  if (text.find(',') != std::string::npos) {
+    return {};
+  }
   const std::size_t begin = text.rfind(':') + 1;  // 0 where there is no colon
   return {text.substr(0, begin), parse_number<int>(std::string_view(text).substr(begin), 0, 1 << 14).value_or(0)};
 }

@@ -95,8 +95,10 @@ TEST_CASE("a step asks for the GPUs of all tasks, where Slurm would give it thos
   CHECK(gpus_in({"SLURM_NTASKS_PER_NODE=4", "SLURM_NTASKS=12", "SLURM_GPUS_PER_TASK=2"}) == "8 of 24");
   CHECK(gpus_in({"SLURM_TASKS_PER_NODE=4(x3)", "SLURM_NTASKS=12", "SLURM_GPUS_PER_TASK=a100:1"}) == "a100:4 of 12");
   CHECK(gpus_in({"SLURM_TASKS_PER_NODE=2(x2),1", "SLURM_NTASKS=5", "SLURM_GPUS_PER_TASK=1"}) == " of 5");
-  CHECK(gpus_in({"SLURM_NTASKS_PER_NODE=2", "SLURM_NTASKS=6", "SLURM_GPUS_PER_TASK=a100:1,v100:x"}) == " of 0");
+  CHECK(gpus_in({"SLURM_NTASKS_PER_NODE=2", "SLURM_NTASKS=6", "SLURM_GPUS_PER_TASK=a100:1,v100:1"}) == " of 0");
+  CHECK(gpus_in({"SLURM_NTASKS_PER_NODE=2", "SLURM_NTASKS=6", "SLURM_GPUS_PER_TASK=a100:x"}) == " of 0");
   CHECK(gpus_in({"SLURM_GPUS=12"}) == " of 12");
+  CHECK(gpus_in({"SLURM_GPUS=a100:8,v100:4"}) == " of 0");
 }
 
 TEST_CASE("an allocation that is half known is refused by the variable's name") {
