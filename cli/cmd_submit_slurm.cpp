@@ -1,9 +1,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 #include <stdlib.h>
@@ -96,14 +98,22 @@ Result<BatchJob> job_of(const CliOptions& options) {
   return job;
 }
 
+// Returns where the job's folder has the job file: under its own name, which messages show. A file that is called as
+// one of the job's own has a folder for itself.
+std::string kept_job_file(const std::string& folder, const std::string& file) {
+  constexpr std::array<std::string_view, 3> kOwn = {"batch.sh", "stdout.txt", "status"};
+  const std::string name = std::filesystem::path(file).filename().string();
+  const bool is_taken = std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end();
+  return folder + (is_taken ? "/file/" : "/") + name;
+}
+
 Result<std::string> script_of(const CliOptions& options, BatchJob& job, const std::string& folder) {
   HVD_TRY_ASSIGN(const std::string self, own_program());
   job.batch.name = job.record.name;
   job.batch.output = folder + "/stdout.txt";
   job.batch.command = {self, "--status-file=" + folder + "/status"};
   if (!job.text.empty()) {
-    const std::string name = std::filesystem::path(options.flags.job_file).filename().string();
-    job.batch.command.push_back("--file=" + folder + "/" + name);
+    job.batch.command.push_back("--file=" + kept_job_file(folder, options.flags.job_file));
   }
   job.batch.command.insert(job.batch.command.end(), options.batch_words->begin(), options.batch_words->end());
   return batch_script(job.batch);
@@ -121,10 +131,13 @@ Result<void> fill_folder(const CliOptions& options, BatchJob& job) {
   const std::string& folder = job.record.output;
   HVD_TRY_ASSIGN(const std::string script, script_of(options, job, folder));
   HVD_TRY(write_file(folder + "/batch.sh", script));
-  if (!job.text.empty()) {
-    HVD_TRY(write_file(folder + "/" + std::filesystem::path(options.flags.job_file).filename().string(), job.text));
+  if (job.text.empty()) {
+    return {};
   }
-  return {};
+  const std::string file = kept_job_file(folder, options.flags.job_file);
+  std::error_code failed;  // then the file cannot be written, which is told
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), failed);
+  return write_file(file, job.text);
 }
 
 // Submits the job whose folder and record are there. An error that leaves Slurm with the job says so, and both stay.

@@ -140,7 +140,7 @@ def test_a_job_file_runs_with_its_nodes(run, tmp_path):
     assert [path.read_text() for path in (tmp_path / "out").rglob("stdout.txt")] == ["ran\n"]
 
 
-def test_the_plan_is_the_script_and_starts_nothing(run):
+def test_the_plan_is_the_script_and_starts_nothing(run, tmp_path):
     plan = run("plan", "--engine", "slurm", "--nodes", 2, "-np", 4, "--sbatch=--partition=all", "--elastic-restarts", 2, "true").stdout
     assert plan.startswith("#!/bin/sh\n#SBATCH --job-name=hvdrun\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\n")
     for line in ("--signal=B:TERM@70", "--requeue", "--no-kill", "--open-mode=append", "--partition=all"):
@@ -148,6 +148,10 @@ def test_the_plan_is_the_script_and_starts_nothing(run):
     assert plan.splitlines()[-1].startswith("exec ") and plan.splitlines()[-1].endswith("--elastic-restarts=2 true")
     plan = run("plan", "--engine", "slurm", "-np", 2, "-x", "A=1", "B=2 3", "true").stdout
     assert plan.splitlines()[-1].endswith("-x A=1 -x 'B=2 3' true")
+    for name, place in ("status", "file/status"), ("job.yaml", "job.yaml"):  # the job has a file "status" of its own
+        (tmp_path / name).write_text("command: 'true'\n")
+        plan = run("plan", "--engine", "slurm", "-f", name).stdout
+        assert f"'--file=<folder-of-the-job>/{place}'" in plan
 
 
 @pytest.mark.parametrize("words, is_elastic", [
