@@ -1,5 +1,7 @@
-"""Keras' callbacks and schedules with horovod.tensorflow.keras; runs as a rank (test_tensorflow.py), with Keras 3 or legacy Keras."""
+"""Callbacks, schedules, elastic states and saved models with horovod.tensorflow.keras, and what programs ask of its optimizers; runs as
+a rank (test_tensorflow.py), with Keras 3 or legacy Keras."""
 
+import pathlib
 import tempfile
 import warnings
 
@@ -11,6 +13,7 @@ from tf_model import BATCH, INPUTS, KERAS_3, LABELS, RANK, ROWS, SIZE, check_sam
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
+from horovod.tensorflow._aggregation import LocalAggregation
 from horovod.tensorflow.util import state_of
 
 
@@ -341,6 +344,206 @@ def case_after_a_failure_the_first_epoch_has_only_the_batches_that_are_left():
     callbacks = [hvd_keras.elastic.UpdateBatchStateCallback(state), Count()]
     model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks)
     assert counts == [ROWS // BATCH - 5, ROWS // BATCH] and done[:3] == [6, 7, 8] and state.batch == 0, (counts, done)
+
+
+def case_a_program_asks_whether_an_optimizer_is_distributed():
+    """As Merlin Models does, which would otherwise distribute it itself."""
+    if KERAS_3:
+        return
+    for kind in (tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+        assert not kind(0.1).__module__.startswith("horovod")
+        optimizer = hvd_keras.DistributedOptimizer(kind(0.1))
+        for made in (optimizer, type(optimizer).from_config(optimizer.get_config())):
+            assert made.__module__.startswith("horovod"), made.__module__
+            assert "horovod" not in type(made).__module__  # saved models have this one
+
+
+def case_with_backward_passes_per_step_legacy_keras_counts_batches():
+    if KERAS_3:
+        return  # which counts steps itself
+    optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1), backward_passes_per_step=2)
+    fit(make_model(), optimizer, own(INPUTS), own(LABELS), BATCH)
+    assert optimizer.iterations.numpy() % (ROWS // BATCH) == 0 and optimizer.iterations.numpy() > 0
+
+
+def case_keras_functions_give_tensors_in_a_function():
+    @tf.function
+    def total(value):
+        return hvd_keras.allreduce(value, op=hvd.Sum) + 1.0
+
+    assert float(total(tf.constant(1.0 + RANK))) == SIZE * (SIZE + 1) / 2 + 1
+
+
+def case_passes_are_counted_anew_with_a_state_that_is_restored_or_shared():
+    variable = tf.Variable(1.0)
+    helper = LocalAggregation(2, lambda gradients, _: [hvd.allreduce(one, op=hvd.Sum) for one in gradients], False, False)
+    state = hvd.elastic.TensorFlowState([variable])
+
+    def passes(*values):
+        return [float(helper.compute_gradients([tf.constant(value)], [variable])[0]) for value in values]
+
+    assert passes(1.0) == [0.0]
+    state.restore()
+    assert passes(2.0, 4.0) == [0.0, 6.0 * SIZE]
+    if RANK == 0:  # which is in the middle of a step when another joins
+        passes(8.0)
+    state.sync()
+    assert passes(1.0, 2.0) == [0.0, 3.0 * SIZE]
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(1.0)
+    optimizer = hvd.DistributedOptimizer(optimizer, op=hvd.Adasum, backward_passes_per_step=2)
+    if RANK == 0:
+        optimizer.apply_gradients([(tf.constant(1.0), variable)])
+    state.sync()
+    for _ in range(2):
+        optimizer.apply_gradients([(tf.constant(1.0), variable)])
+    assert int(optimizer.counter) == 0
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = tf.compat.v1.get_variable("v", initializer=1.0, use_resource=True, trainable=False)
+        helper = LocalAggregation(2, lambda gradients, _: gradients, False, False)
+        (gradient,) = helper.compute_gradients([tf.constant(2.0)], [variable])
+        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+        state = hvd.elastic.TensorFlowState(session=session)
+        assert session.run(gradient) == 0
+        state.restore()
+        assert [session.run(gradient) for _ in range(2)] == [0, 4]
+
+
+def case_a_function_among_custom_objects_makes_the_optimizer_of_a_loaded_model():
+    """As in Horovod's own scripts, which load .h5 files so."""
+
+    class Mine(tf.keras.optimizers.SGD):
+        pass
+
+    made = []
+
+    def make(**settings):
+        made.append(settings["learning_rate"])
+        return hvd_keras.DistributedOptimizer(Mine(**settings))
+
+    model = make_model()
+    fit(model, hvd_keras.DistributedOptimizer(Mine(0.25, momentum=0.5)), own(INPUTS), own(LABELS), BATCH, epochs=1)
+    with tempfile.TemporaryDirectory() as folder:
+        for i, name in enumerate(("model.keras", "model.h5")):
+            path = str(pathlib.Path(folder, name))
+            model.save(path)
+            again = hvd_keras.load_model(path, custom_objects={"Mine": make, "other": lambda: None})
+            assert type(again.optimizer).__name__ == "Mine" and made == [0.25] * (i + 1), made
+            again.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=1, shuffle=False, verbose=0)
+            check_same_on_ranks(again)
+        schedule = tf.keras.optimizers.schedules.ExponentialDecay(0.5, 10, 0.5)
+        model = make_model()
+        fit(model, hvd_keras.DistributedOptimizer(Mine(schedule)), own(INPUTS), own(LABELS), BATCH, epochs=1)
+        model.save(path := str(pathlib.Path(folder, "schedule.keras")))
+        hvd_keras.load_model(path, custom_objects={"Mine": make})
+        assert type(made[-1]) is type(schedule) and made[-1].get_config() == schedule.get_config(), made
+
+
+def case_a_registered_optimizer_is_saved_under_its_name():
+    """Else a file of it loads nowhere: Keras looks for classes of others' by their names in its register."""
+
+    @tf.keras.utils.register_keras_serializable("my_package")
+    class Mine(tf.keras.optimizers.SGD):
+        pass
+
+    made = []
+
+    def make(**settings):
+        made.append(settings["learning_rate"])
+        return hvd_keras.DistributedOptimizer(Mine(**settings))
+
+    model = make_model()
+    fit(model, hvd_keras.DistributedOptimizer(Mine(0.25)), own(INPUTS), own(LABELS), BATCH, epochs=1)
+    with tempfile.TemporaryDirectory() as folder:
+        for i, name in enumerate(("model.keras", "model.h5")):
+            path = str(pathlib.Path(folder, name))
+            model.save(path)
+            assert type(tf.keras.models.load_model(path).optimizer) is Mine
+            ours = hvd_keras.load_model(path).optimizer
+            assert isinstance(ours, Mine) and type(ours) is not Mine
+            assert isinstance(hvd_keras.load_model(path, custom_objects={"Mine": make}).optimizer, Mine) and made == [0.25] * (i + 1)
+    assert tf.keras.utils.get_registered_object("my_package>Mine") is Mine
+
+
+def case_elastic_states():
+    variable = tf.Variable(float(RANK))
+    state = hvd.elastic.TensorFlowState([variable], batch=RANK)
+    state.sync()
+    assert variable.numpy() == 0.0 and state.batch == 0
+    variable.assign(5.0)
+    state.batch = 7
+    state.restore()
+    assert variable.numpy() == 0.0 and state.batch == 0
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        plain = hvd.elastic.TensorFlowState(batch=RANK)
+    assert "keeps plain objects only, and no weights" in str(told[-1].message)
+    plain.sync()
+    assert plain.batch == 0
+
+    for kind in (hvd.elastic.TensorFlowKerasState, hvd_keras.elastic.KerasState):
+        model = make_model(seed=RANK)
+        optimizer = tf.keras.optimizers.Adam(0.1)
+        optimizer.build(model.trainable_variables)
+        keras_state = kind(model, optimizer, epoch=RANK)
+        keras_state.sync()
+        check_same_on_ranks(model)
+        assert keras_state.epoch == 0
+        kept = model.get_weights()
+        model.set_weights([weight + 1 for weight in kept])
+        keras_state.restore()
+        assert all(np.array_equal(a, b) for a, b in zip(model.get_weights(), kept))
+
+
+def case_elastic_run_goes_on_after_an_error():
+    attempts = []
+
+    @hvd.elastic.run
+    def train(state):
+        attempts.append(state.step)
+        if len(attempts) == 1:
+            state.step = 5
+            tf.function(lambda: hvd.allreduce(tf.ones([2 + RANK]), name="fails"))()
+        return state.step
+
+    state = hvd.elastic.TensorFlowState([tf.Variable(1.0)], step=1)
+    assert train(state) == (5 if SIZE == 1 else 1)
+    assert attempts == ([1] if SIZE == 1 else [1, 1])
+
+
+def case_what_elastic_states_do_not_cover_is_named():
+    class OddModule(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = tf.Variable(tf.ones([2, 3]), name="odd.weight")
+            self.fixed = tf.Variable(tf.ones([2, 3]), name="odd.fixed", trainable=False)
+
+    class OddSGD(tf.keras.optimizers.SGD):
+        pass
+
+    class OddDense(tf.keras.layers.Dense):
+        pass
+
+    def lines(state):
+        return [line for line in hvd.elastic.check(state) if "odd" in line.lower()]
+
+    module, single = OddModule(), tf.Variable(tf.ones(4), name="odd.single")
+    single.assign_add(tf.ones(4))
+    module_line = "OddModule: a model, of which 6 trained numbers are not in the state"
+    single_line = "odd.single:0: a variable of 4 trained numbers"
+    assert lines(hvd.elastic.TensorFlowState([])) == [module_line, single_line], lines(hvd.elastic.TensorFlowState([]))
+    assert lines(hvd.elastic.TensorFlowState([single])) == [module_line]
+    assert lines(hvd.elastic.TensorFlowState([single, *module.variables])) == []
+
+    model = tf.keras.Sequential([tf.keras.layers.Input((3,)), OddDense(2)])
+    optimizer = OddSGD(0.1, momentum=0.9)
+    optimizer.build(model.trainable_variables)
+    dense_line = "OddDense: a model, of which 8 trained numbers are not in the state"
+    for kind in (hvd.elastic.TensorFlowKerasState, hvd_keras.elastic.KerasState):
+        found = lines(kind(model, optimizer))
+        assert found == [module_line, single_line], found
+    found = hvd_keras.elastic.check(hvd.elastic.TensorFlowState([]))
+    assert "OddSGD: an optimizer" in found, found
+    assert "Sequential: a model, of which 8 trained numbers are not in the state" in found and dense_line not in found, found
 
 
 run_cases(globals(), hvd.barrier)

@@ -491,6 +491,44 @@ def case_sparse_parameter_that_one_rank_does_not_use():
     assert all(torch.equal(t, embedding.weight) for t in hvd.allgather(embedding.weight.detach().unsqueeze(0)))
 
 
+def case_a_scheduler_that_was_made_before_the_wrapping_resumes():
+    model = model_of(6, 3)
+    plain = sgd(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.1)
+    optimizer = hvd.DistributedOptimizer(plain, model.named_parameters())
+    optimizer.load_state_dict(optimizer.state_dict())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it must see the steps
+        for _ in range(2):
+            model(torch.ones(1, 6)).sum().backward()
+            optimizer.step()
+            scheduler.step()
+    assert abs(optimizer.param_groups[0]["lr"] - 0.001) < 1e-9, optimizer.param_groups[0]["lr"]
+    assert plain.state is optimizer.state and len(optimizer.state) == 2
+
+
+def case_a_scheduler_that_was_made_before_the_wrapping_knows_of_the_steps():
+    for op in (hvd.Average, hvd.Adasum):
+        model = model_of(6, 3)
+        plain = sgd(model.parameters())
+        scheduler = torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.1)
+        optimizer = hvd.DistributedOptimizer(plain, model.named_parameters(), op=op)
+        model(torch.ones(1, 6)).sum().backward()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            optimizer.step()
+            scheduler.step()
+        del plain, scheduler
+        optimizer.step()
+    early = sgd(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(early, 1)
+    hvd.DistributedOptimizer(early, model.named_parameters())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scheduler.step()
+    assert any("lr_scheduler.step()" in str(warning.message) for warning in caught), "where there was no step"
+
+
 if __name__ == "__main__":
     run_cases(dict(globals()), hvd.barrier)
     hvd.shutdown()

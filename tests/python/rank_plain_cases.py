@@ -566,44 +566,6 @@ def case_gradients_of_a_backward_within_another_one():
     optimizer.step()
 
 
-def case_a_scheduler_that_was_made_before_the_wrapping_resumes():
-    model = model_of(6, 3)
-    plain = sgd(model)
-    scheduler = torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.1)
-    optimizer = wrap(plain, model)
-    optimizer.load_state_dict(optimizer.state_dict())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # it must see the steps
-        for _ in range(2):
-            model(torch.ones(1, 6)).sum().backward()
-            optimizer.step()
-            scheduler.step()
-    assert abs(optimizer.param_groups[0]["lr"] - 0.001) < 1e-9, optimizer.param_groups[0]["lr"]
-    assert plain.state is optimizer.state and len(optimizer.state) == 2
-
-
-def case_a_scheduler_that_was_made_before_the_wrapping_knows_of_the_steps():
-    for op in (hvd.Average, hvd.Adasum):
-        model = model_of(6, 3)
-        plain = sgd(model)
-        scheduler = torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.1)
-        optimizer = wrap(plain, model, op=op)
-        model(torch.ones(1, 6)).sum().backward()
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            optimizer.step()
-            scheduler.step()
-        del plain, scheduler
-        optimizer.step()
-    early = sgd(model)
-    scheduler = torch.optim.lr_scheduler.StepLR(early, 1)
-    wrap(early, model)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        scheduler.step()
-    assert any("lr_scheduler.step()" in str(warning.message) for warning in caught), "where there was no step"
-
-
 if __name__ == "__main__":
     run_cases(dict(globals()), hvd.barrier)
     hvd.shutdown()

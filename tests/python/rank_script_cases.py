@@ -563,53 +563,6 @@ def case_embeddings_of_a_sparse_optimizer():
         assert all(torch.equal(t, embedding.weight) for t in hvd.allgather(embedding.weight.detach().unsqueeze(0)))
 
 
-# ---- a default device, as torch.set_default_device gives one ----
-
-
-def case_operations_with_a_default_device():
-    """New tensors have no memory that anyone could use, as those on a GPU have none for the host's code."""
-    with torch.device("meta"):
-        assert hvd.broadcast_object({"of": RANK}, 0) == {"of": 0}
-        assert hvd.allgather_object(RANK) == list(range(SIZE))
-        for gather in (hvd.allgather, lambda x: hvd.grouped_allgather([x])[0]):
-            x = torch.ones(RANK + 1, 2, device="cpu", requires_grad=True)
-            gathered = gather(x)
-            gathered.sum().backward()
-            assert gathered.sum().item() == SIZE * (SIZE + 1) and x.grad.tolist() == [[1.0, 1.0]] * (RANK + 1)
-        got, counts = hvd.alltoall(torch.full((SIZE,), RANK, device="cpu"), splits=[1] * SIZE)
-        assert got.tolist() == list(range(SIZE)) and counts.tolist() == [1] * SIZE
-        total = hvd.sparse_allreduce_async(torch.eye(3, device="cpu").to_sparse(), name="sparse", op=hvd.Sum)()
-        assert total.to_dense().diagonal().tolist() == [SIZE] * 3
-        buffer = hvd.SharedBuffer([torch.ones(2, device="cpu"), torch.ones(0, device="cpu")])
-        assert all(tensor.is_cpu for tensor in buffer.tensors)
-        buffer.close()
-
-
-def case_training_with_a_default_device():
-    model = torch.nn.Sequential(torch.nn.Linear(2, 3), hvd.SyncBatchNorm(3), torch.nn.Linear(3, 1))
-    embedding = torch.nn.Embedding(4, 2, sparse=True)
-    x = torch.ones(2, 2) * RANK
-    with torch.device("meta"):
-        plain = torch.optim.Adam(model.parameters(), lr=0.1)
-        optimizer = hvd.DistributedOptimizer(plain, model.named_parameters(), groups=2)
-        state = hvd.elastic.TorchState(model, optimizer, epoch=RANK)
-        state.sync()
-        hvd.broadcast_optimizer_state(optimizer, 0)
-        for _ in range(2):
-            optimizer.zero_grad()
-            model(x).sum().backward()
-            optimizer.step()
-        hvd.broadcast_optimizer_state(optimizer, 0)
-        assert isinstance(optimizer.step(lambda: 1.0), float)
-        other = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), lr=0.1), embedding.named_parameters())
-        for ranks in (SIZE, 1):
-            other.zero_grad()
-            if ranks > RANK:
-                embedding(torch.tensor([1], device="cpu")).sum().backward()
-            other.step()
-    assert state.epoch == 0 and all(p.is_cpu for p in model.parameters())
-
-
 if __name__ == "__main__":
     run_cases(dict(globals()), hvd.barrier)
     hvd.shutdown()
