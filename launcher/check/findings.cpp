@@ -225,6 +225,8 @@ const char* name_of(Subject subject) {
       return "space";
     case Subject::kProgram:
       return "program";
+    case Subject::kScript:
+      return "script";
     case Subject::kMpirun:
       return "mpirun";
     case Subject::kLink:

@@ -26,6 +26,7 @@ enum class Subject : std::uint8_t {
   kLimits,
   kSpace,
   kProgram,
+  kScript,
   kMpirun,
   kLink,
   kSpeed

@@ -111,14 +111,14 @@ void find_missing_programs(const CheckResult& result, Findings& findings) {
   warn_where(
       result, findings, [](const CheckedHost& h) { return h.software && !h.software->script_error.empty(); },
       [](const CheckedHost& first, const std::string& names) {
-        return problem(Subject::kProgram, exit_code::kNoProgram, names + ": " + first.software->script_error,
+        return problem(Subject::kScript, exit_code::kNoProgram, names + ": " + first.software->script_error,
                        "put it at the same place on all hosts, or bring your folder with --sync");
       });
   warn_where(
       result, findings,
       [&](const CheckedHost& h) { return !result.not_in_folder.empty() && h.ready && !h.opened.is_local; },
       [&](const CheckedHost&, const std::string& names) {
-        return problem(Subject::kProgram, exit_code::kNoProgram,
+        return problem(Subject::kScript, exit_code::kNoProgram,
                        names + ": --sync would not bring '" + result.not_in_folder + "'",
                        "see that it is in the folder, and that neither git nor .hvdignore leaves it out");
       });

@@ -195,7 +195,7 @@ std::vector<DetailRow> detail_rows(bool names_program) {
           {"system", {Subject::kSystem}, system_text},
           {"GPUs", {Subject::kGpus}, gpu_text},
           {names_program ? "program" : "Python", {Subject::kProgram}, program_text},
-          {"script", {Subject::kProgram}, script_text},
+          {"script", {Subject::kScript}, script_text},
           {"mpirun", {Subject::kMpirun}, mpirun_text},
           {"limits", {Subject::kLimits}, limits_text},
           {"TCP ports", {Subject::kPorts}, ports_text},

@@ -109,10 +109,10 @@ def test_a_script_that_is_not_there_or_cannot_be_read_would_fail_a_job(tmp_path)
     assert found["hosts"][0]["script"] == {"path": "train.py", "error": None}
     assert report(hvdrun("check", "--json", "python3", "-m", "train", cwd=tmp_path))["hosts"][0]["script"]["path"] is None
     found = report(hvdrun("check", "--json", "python3", "other.py", cwd=tmp_path))
-    assert found["exit_code"] == NO_PROGRAM and subjects(found) == {"program"}
+    assert found["exit_code"] == NO_PROGRAM and subjects(found) == {"script"}
     assert f"no such script: '{tmp_path}/other.py'" in found["hosts"][0]["script"]["error"]
     text = words(hvdrun("check", "python3", "other.py", cwd=tmp_path).stdout)
-    assert "script other.py (cannot be read)!" in text and "bring your folder with --sync" in text
+    assert "script other.py (cannot be read)!" in text and "! script" not in text and "bring your folder with --sync" in text
 
 
 def test_a_python_that_does_not_run_is_told_with_its_code(tmp_path):
@@ -350,7 +350,7 @@ def test_a_script_that_only_some_hosts_have_is_told_and_sync_brings_it(lab2):
         return report(lab2.run("sh", "-c", f"cd {cwd} && exec {HVDRUN} check --json {' '.join(arguments)}"))
 
     found = check("-H node1,node2 python3 src/train.py")
-    assert found["exit_code"] == NO_PROGRAM and subjects(found, "node2") == {"program"} and subjects(found, "node1") == set()
+    assert found["exit_code"] == NO_PROGRAM and subjects(found, "node2") == {"script"} and subjects(found, "node1") == set()
     assert "no such script: '/root/project/src/train.py'" in host_of(found, "node2")["script"]["error"]
     for command in ("python3 src/train.py", "./run.sh", "python3 /usr/bin/env", "./bin/env"):
         found = check("--sync -H node1,node2", command)
