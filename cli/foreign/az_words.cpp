@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/base/text.h"
+
 namespace hvd::cli {
 namespace {
 
@@ -273,6 +275,25 @@ class AzReader {
   bool is_queried_ = false;
 };
 
+// Returns the commands that begin with this one's words, as those of `job`; empty: it is a command itself.
+std::string commands_within(const AzCommand& group) {
+  std::string names;
+  for (const AzCommand& command : kCommands) {
+    if (command.words.starts_with(std::string(group.words) + " ")) {
+      add_to_list(names, command.words);
+    }
+  }
+  return names;
+}
+
+Error unknown_of_group(const std::vector<std::string>& words, const std::string& known) {
+  const bool has_second = words.size() > 1 && !words[1].starts_with("-");
+  return Error(Code::kInvalid, "az batchai " + words.front() +
+                                   (has_second ? " " + words[1] + ": there is no such command; there are "
+                                               : ": say which command; there are ") +
+                                   known + "; see hvdrun help batch-ai");
+}
+
 }  // namespace
 
 bool begins_az_command(const std::vector<std::string>& words) {
@@ -301,8 +322,13 @@ Result<AzLine> read_az(const std::vector<std::string>& words) {
   }
   if (*command->here == '\0') {
     const std::string instead = command->instead;
+    const std::string within = commands_within(*command);
+    if (!within.empty()) {
+      return unknown_of_group(words, within);
+    }
     return Error(Code::kInvalid,
-                 named + (instead.empty() ? "" : "; here one writes " + instead) + "; see hvdrun help batch-ai");
+                 named + (instead.empty() ? ", for which hvdrun has none" : "; here one writes " + instead) +
+                     "; see hvdrun help batch-ai");
   }
   AzReader reader(*command);
   const auto own = static_cast<std::ptrdiff_t>(split(command->words).size());
