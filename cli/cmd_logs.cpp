@@ -213,9 +213,10 @@ Result<int> show_log(ServicePlace& place, const ServiceOptions& options) {
   }
   HVD_TRY_ASSIGN(const JobRecord job, options.follow ? await_end(place, begun, watch, look) : Result<JobRecord>(begun));
   if (!shown.has_found()) {
-    return Error(Code::kNotFound, "The file \"" + shown_text(name) + "\" not found for the " +
-                                      (has_ended(job.state) ? "completed" : state_name(job.state)) +
-                                      " job; hvdrun files " + job.name + " shows those that there are");
+    const std::string state = has_ended(job.state) ? "completed" : state_name(job.state);
+    return Error(Code::kNotFound, "The file \"" + shown_text(name) + "\" not found for the " + state + " job; " +
+                                      (has_ended(job.state) ? "" : "with -f it is waited for; ") + "hvdrun files " +
+                                      job.name + " shows those that there are");
   }
   name_errors_file(job, options);
   return 0;

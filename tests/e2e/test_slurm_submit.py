@@ -231,7 +231,7 @@ def test_a_job_is_known_while_slurm_does_not_answer_and_is_not_removed(slurm, ru
     assert (shown.returncode, shown.stdout) == (0, "queued\n"), shown.stderr
     assert f"Unable to contact slurm controller; job {job['name']} is taken as it was known last" in shown.stderr
     assert "batch.sh" in tell("files", job["name"]).stdout
-    assert 'The file "stdout.txt" not found for the queued job' in tell("logs", job["name"]).stderr
+    assert 'The file "stdout.txt" not found for the queued job; with -f it is waited for; hvdrun files' in tell("logs", job["name"]).stderr
     for word in ("stop", "rm"):
         refused = tell(word, job["name"])
         assert refused.returncode != 0 and f"cannot stop job {job['name']}" in refused.stderr
