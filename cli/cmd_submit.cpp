@@ -25,6 +25,10 @@ using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file
 constexpr auto kLockTime = std::chrono::seconds(30);
 
 Result<void> check_flags(const Flags& flags) {
+  if (flags.job_file.empty() && !flags.command.empty()) {
+    return Error(Code::kInvalid, "submit takes its job from a file, which may be one line, 'command: " +
+                                     shown_text(flags.command.front()) + " ...'; as in: hvdrun submit -f job.yaml");
+  }
   if (flags.job_file.empty()) {
     return Error(Code::kInvalid, "say which job with -f; as in: hvdrun submit -f job.json");
   }

@@ -287,6 +287,7 @@ def test_a_second_job_of_a_file_has_a_name_that_is_told_and_a_failed_one_says_wh
     file = service.file("command: echo out; echo why >&2; exit 3\n")
     name = file.stem
     assert service("submit", "-f", file).stderr == ""
+    assert "may be one line, 'command: python ...'; as in: hvdrun submit -f job.yaml" in service("submit", "python", "x.py").stderr
     assert service("submit", "-f", file).stderr == f"hvdrun: this job is named {name}-2, because there is a job {name} already\n"
     waited = service("wait", f"{name}-2")
     assert waited.returncode == 3 and f"job {name}-2 failed with exit code 3 at " in waited.stderr, waited.stderr
