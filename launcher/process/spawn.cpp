@@ -153,8 +153,11 @@ Result<std::string> find_program(const std::string& program, const std::string& 
                                       (is_job ? "as a job file, -f " + program : other + "./" + program));
   }
   const bool has_python3 = program == "python" && find_program("python3", search_path, cwd).ok();
+  const bool is_line = program.find(' ') != std::string::npos;
   return Error(Code::kNotFound, "no such program: '" + program + "' in PATH (" + search_path + ")" +
-                                    (has_python3 ? "; python3 is there" : ""));
+                                    (has_python3 ? "; python3 is there"
+                                     : is_line   ? "; quotes make it one word: leave them out, or use sh -c '...'"
+                                                 : ""));
 }
 
 Result<pid_t> spawn(const SpawnOptions& options) {

@@ -288,6 +288,8 @@ TEST_CASE("a child that cannot be started is told by name, and costs nothing") {
   REQUIRE(!missing.ok());
   CHECK(missing.error().code() == Code::kNotFound);
   CHECK(missing.error().message().find("no such program: 'no-such-program' in PATH") == 0);
+  CHECK(missing.error().message().find("quotes") == std::string::npos);
+  CHECK(owner.start({"echo hello"}).error().message().find("quotes make it one word") != std::string::npos);
   CHECK(owner.start({"/etc/passwd"}).error().message().find("'/etc/passwd' is not an executable file") == 0);
   CHECK(open_descriptors() == before);
 }
