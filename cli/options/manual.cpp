@@ -4,6 +4,7 @@
 #include <map>
 
 #include "launcher/job/nearest_name.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 
@@ -41,13 +42,15 @@ const std::map<std::string, std::string, std::less<>> kOtherWords = {
     {"plan", "first-job"},  {"ps", "clusters"},         {"report", "clusters"},  {"rm", "clusters"},
     {"run", "first-job"},   {"sge", "allocations"},     {"show", "clusters"},    {"srun", "slurm"},
     {"ssh", "hosts"},       {"stop", "clusters"},       {"submit", "clusters"},  {"tensorflow", "fronts"},
-    {"timeline", "tuning"}, {"top", "watching"},        {"torchrun", "mpi"},     {"wait", "clusters"}};
+    {"timeline", "tuning"}, {"top", "watching"},        {"torchrun", "mpi"},     {"wait", "clusters"},
+    {"sparkdl", "spark"},   {"horovodrunner", "spark"}, {"rayexecutor", "ray"},  {"exit-codes", "failures"}};
 
 }  // namespace
 
 Result<std::string> manual_page(const std::string& asked) {
-  const auto other = kOtherWords.find(asked);
-  const std::string& topic = other == kOtherWords.end() ? asked : other->second;
+  const std::string word = lowered(asked);
+  const auto other = kOtherWords.find(word);
+  const std::string& topic = other == kOtherWords.end() ? word : other->second;
   std::vector<std::string> names;
   std::vector<const ManualPage*> beginning;
   for (const ManualPage& page : manual_pages()) {

@@ -69,6 +69,7 @@ def test_links_between_pages_lead_somewhere():
 
 def test_the_beginning_of_a_topic_is_enough_and_a_wrong_one_names_the_nearest():
     assert hvdrun("help", "fail").stdout == PAGES["failures"].read_text()
+    assert hvdrun("help", "HorovodRunner").stdout == PAGES["spark"].read_text()
     done = hvdrun("help", "failurs")
     assert done.returncode == 240 and "did you mean 'failures'?" in done.stderr and done.stderr.count("\n") == 1
     assert hvdrun("help", "hosts", "more").returncode == 240
@@ -153,6 +154,7 @@ def test_the_help_of_bench_says_what_can_be_measured():
     text = hvdrun("bench", "--help").stdout
     for word in ("allreduce", "pairs", "gradients", "latency", "bfloat16", "prod"):
         assert re.search(rf"\b{word}\b", text), word
+    assert "-np 4 -H node1:2,node2:2" in text
     assert "jobset" in hvdrun("manifest", "--help").stdout
     assert "--engine slurm" in hvdrun("submit", "--help").stdout
 
@@ -180,10 +182,12 @@ def test_an_unknown_option_names_the_nearest(word, near):
     (["job", "file", "stream", "-j", "x", "-g", "r"], "here it is: hvdrun logs -f x;"),
     (["job", "list", "-o", "table"], "here it is: hvdrun ps --all;"),
     (["workspace", "create"], "'workspace' is a command of az batchai, which has no use here"),
-    (["list-usages", "-l", "eastus"], "'list-usages' is a command of az batchai; see hvdrun help batch-ai"),
+    (["list-usages", "-l", "eastus"], "'list-usages' is a command of az batchai, for which hvdrun has none; see hvdrun help"),
     (["cluster", "create", "-n", "lab"], "'cluster create' is a command of az batchai; here one writes hvdrun cluster add"),
     (["az", "batchai", "cluster", "create", "-n", "lab"], "here one writes hvdrun cluster add NAME -H node1,node2; see"),
     (["az", "batchai", "cluster", "node", "exec", "-c", "lab"], "here one writes hvdrun -H node1,node2 COMMAND; see"),
+    (["az", "batchai", "job", "crate"], "az batchai job crate: there is no such command; there are job create, job list-files, "),
+    (["az", "batchai", "job", "-n", "x"], "az batchai job: say which command; there are job create, "),
     (["az", "batchai", "jobs"], "az batchai: no command is named, as in job create"),
     (["batchai", "job", "show", "-g", "r"], "az batchai job show: its name is missing"),
     (["az", "batchai", "job", "show", "-n"], "az batchai job show -n: its value is missing"),
