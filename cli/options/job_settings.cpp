@@ -376,8 +376,12 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   if (job.restart_limit == 0) {
     return {};
   }
-  if (flags.np > 0 && (flags.min_np.value_or(flags.np) > flags.np || flags.max_np.value_or(flags.np) < flags.np)) {
-    return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + " is not between --min-np and --max-np");
+  const std::string np = "-np " + std::to_string(flags.np);
+  if (flags.np > 0 && flags.min_np.value_or(flags.np) > flags.np) {
+    return Error(Code::kInvalid, np + " is below --min-np " + std::to_string(*flags.min_np));
+  }
+  if (flags.np > 0 && flags.max_np.value_or(flags.np) < flags.np) {
+    return Error(Code::kInvalid, np + " is above --max-np " + std::to_string(*flags.max_np));
   }
   if (job.launcher == launch::LauncherKind::kMpi) {
     return Error(Code::kInvalid, "mpirun restarts no rank: elastic jobs are for the other launchers");

@@ -69,7 +69,7 @@ std::string usage_of(Command command) {
       add_to_list(measures, name);
     }
     return "usage: hvdrun bench MEASURE [options]\n       hvdrun bench --tune FILE [options]\nMEASURE: " + measures +
-           "\n";
+           "\nThe hosts and ranks are chosen as for a job: hvdrun bench allreduce -np 4 -H node1:2,node2:2\n";
   }
   if (command == Command::kSubmit) {
     return "usage: hvdrun submit [-c CLUSTER] [-n NAME] [options] -f FILE\n"
@@ -509,7 +509,7 @@ Result<CliOptions> parse_command_line(std::vector<std::string> words) {
   }
   HVD_TRY(check_no_job_file_flags(flags));
   if (flags.command.empty() && options.command != Command::kCheck && !is_bench) {
-    return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
+    return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py; see hvdrun --help");
   }
   HVD_TRY(check_one_program(flags.command));
   const bool is_of_named_hosts =
