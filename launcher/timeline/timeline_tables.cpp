@@ -96,8 +96,10 @@ std::string timeline_tables(const std::string& file, const TimelineSummary& summ
   if (all.count == 0 && summary.unfinished.empty()) {
     return file + ": no operation; it ended before the first one\n";
   }
-  std::string text = file + ": " + short_time_text(summary.seconds) + ", " + counted(summary.ranks.size(), "rank") +
-                     ", " + counted(all.count, "operation") + " on " + counted(summary.tensors.size(), "tensor") +
+  // The file names no rank where all operations were small ones, agreed on in one step.
+  const std::string ranks = summary.ranks.empty() ? "" : counted(summary.ranks.size(), "rank") + ", ";
+  std::string text = file + ": " + short_time_text(summary.seconds) + ", " + ranks + counted(all.count, "operation") +
+                     " on " + counted(summary.tensors.size(), "tensor") +
                      (summary.is_cut ? " (the file ends early)" : "") + "\n";
   text += "Operations waited for a rank for " + short_time_text(all.waited_s) + ", " +
           percent_text(all.waited_s, summary.seconds) + " of the time" + late_text(summary) + ".\n";

@@ -131,6 +131,14 @@ TEST_CASE("timeline: operations, phases, and the rank that the others waited for
   CHECK(text.find("and 1 tensor more: --json has all\n") != std::string::npos);
 }
 
+TEST_CASE("timeline: a file that names no rank is not said to have 0 ranks") {
+  const auto read = summary_of({"[", tensor(1, "t"), event("B", "NEGOTIATE_ALLREDUCE", 1, 0),
+                                event("E", "NEGOTIATE_ALLREDUCE", 1, 40), event("B", "ALLREDUCE", 1, 40),
+                                event("E", "ALLREDUCE", 1, 40)});
+  REQUIRE(read.ok());
+  CHECK(timeline_tables("t.json", read.value(), 1).starts_with("t.json: 40.0 us, 1 operation on 1 tensor\n"));
+}
+
 TEST_CASE("timeline: of several ranks only the last one was waited for, since the others had asked") {
   std::vector<std::string> lines = {"[", tensor(1, "t"), event("B", "NEGOTIATE_BROADCAST", 1, 0)};
   for (const auto& [rank, at] :
