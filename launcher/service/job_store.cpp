@@ -177,6 +177,11 @@ RecordedEnd terminated(int status) {
           {kStoppedError, "The specified job has been terminated by the user", ""}};
 }
 
+// Returns until when an agent of the job that nobody reaches may still be there.
+std::int64_t leaving_until(const JobRecord& job, std::int64_t now_ms) {
+  return now_ms + std::min(job.leave_ms, kLongestLeavingMs);
+}
+
 }  // namespace
 
 Result<JobStore> JobStore::open(const StateDir& dir, Now now, Duration patience) {
@@ -381,7 +386,7 @@ Result<std::vector<NodeRecord>> JobStore::nodes_of_job(std::int64_t id) {
 Result<void> JobStore::give_back(std::int64_t id, const std::string& node, bool is_lost) {
   return database_->in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(JobRecord own, job(id));
-    HVD_TRY_ASSIGN(const bool has_freed, clusters_.free_drained(id, node, is_lost ? leaving_until_ms(own) : 0));
+    HVD_TRY_ASSIGN(const bool has_freed, clusters_.free_drained(id, node, is_lost ? leaving_until(own, now_()) : 0));
     if (!has_freed) {
       return {};  // it is not drained any more, or the job has ended
     }
@@ -459,15 +464,11 @@ Result<void> JobStore::write_end(std::int64_t id, const RecordedEnd& end) {
   return clusters_.avoided().forget(id);
 }
 
-std::int64_t JobStore::leaving_until_ms(const JobRecord& own) const {
-  return now_() + std::min(own.leave_ms, kLongestLeavingMs);
-}
-
 Result<void> JobStore::end(std::int64_t id, const RecordedEnd& end, const std::vector<std::string>& lost) {
   return database_->in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const JobRecord own, job(id));
     for (const std::string& node : lost) {
-      HVD_TRY(clusters_.free_one(id, node, leaving_until_ms(own)));
+      HVD_TRY(clusters_.free_one(id, node, leaving_until(own, now_())));
     }
     HVD_TRY(clusters_.free_all(id, 0));
     if (has_ended(own.state)) {
@@ -503,7 +504,7 @@ Result<void> JobStore::bury(std::int64_t id, const std::string& boot) {
     }
     const bool has_rebooted = own.boot != boot;
     const bool leaves_none = own.phase <= Phase::kClaimed || (has_rebooted && own.is_local);
-    HVD_TRY(clusters_.free_all(id, leaves_none ? 0 : leaving_until_ms(own)));
+    HVD_TRY(clusters_.free_all(id, leaves_none ? 0 : leaving_until(own, now_())));
     if (own.state == ExecutionState::kTerminating) {
       return write_end(id, terminated(kStoppedStatus));
     }

@@ -106,8 +106,6 @@ class JobStore {
   // Gives the job the nodes that it would get, in a transaction of the caller. True: there were some.
   Result<bool> take_nodes(JobRecord& own);
   Result<void> write_end(std::int64_t id, const RecordedEnd& end);
-  // Returns until when an agent of the job that nobody reaches may still be there.
-  [[nodiscard]] std::int64_t leaving_until_ms(const JobRecord& own) const;
 
   std::unique_ptr<Database> database_;  // keeps its place when the store is moved, since clusters_ refers to it
   Now now_;
