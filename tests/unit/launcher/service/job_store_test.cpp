@@ -303,7 +303,8 @@ TEST_CASE("a waiting job looks after those that have begun, and after the waitin
   REQUIRE(records.store.request_stop(ids[3]).ok());
   const auto after = [&records](std::int64_t id) {
     std::string names;
-    for (const JobRecord& job : records.store.neighbours_of(id).value()) {
+    const auto found = records.store.neighbours_of(id);
+    for (const JobRecord& job : found.value()) {
       names += job.name + " ";
     }
     return names;
