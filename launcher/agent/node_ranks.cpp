@@ -30,7 +30,7 @@ namespace {
 constexpr std::uint64_t kFilesOfRank = 3;
 // For what is opened while one is started, and for visitors.
 constexpr std::uint64_t kFilesToSpare = 16;
-// From this code on a shell tells of a signal.
+// A shell ends with this code or a higher one where a signal has ended its program.
 constexpr int kFirstSignalCode = 128;
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {

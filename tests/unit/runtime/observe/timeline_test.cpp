@@ -141,7 +141,7 @@ TEST_CASE("a full ring drops and counts, and what has begun ends") {
     now.ready({0, "b"}, OpKind::kAllreduce, true);
     now.done({0, "b"}, OpKind::kAllreduce, Dtype::kFloat32, std::vector<std::int64_t>(8, 1));
     now.ready({0, "b"}, OpKind::kAllgather, true);
-    // As many as begin at once also end, in more records than that.
+    // Each phase that begins also ends, and the ends take more records than the beginnings.
     for (const std::string& name : names) {
       now.ready({0, name}, OpKind::kAllreduce, true);
     }
